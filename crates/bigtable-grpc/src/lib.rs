@@ -1,8 +1,8 @@
-//! google.bigtable.v2, Google's public API of Bigtable: a durable [`Server`] of it on one machine,
-//! and [`GrpcStore`], a [`Store`](bigtable::Store) behind that API.
+//! Serves and uses google.bigtable.v2, Google's public API of Bigtable: [`Server`] is a durable
+//! server of it on one machine, and [`GrpcStore`] a [`Store`](bigtable::Store) behind it.
 //!
-//! The only crate that meets Google's protobufs (`proto.rs`), and `time.rs` is the only file that
-//! knows how their microseconds and our timestamps relate.
+//! No other crate uses Google's protobufs (`proto.rs`). Only `time.rs` converts between their
+//! microseconds and our timestamps.
 
 mod client;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The code of Google's protocol and of this project's own extension. `cargo run -p protocols`
-//! generates it from the definitions in `proto/`.
+//! Includes the generated code of Google's protocol and of this project's extension.
+//! `cargo run -p protocols` generates it from the definitions in `proto/`.
 
 #![allow(
     missing_docs,

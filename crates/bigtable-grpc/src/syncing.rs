@@ -1,9 +1,8 @@
-//! The header by which this project's client says that a change may be lost with the power of the
-//! server's machine.
+//! Sends and reads the header that marks a change which may be lost when the server's machine
+//! loses power.
 //!
-//! Google's API has no such thing, and every other server ignores the header: it then syncs the
-//! change, which is as right, and slower. The client sends it for nothing but
-//! [`Syncing::MayBeLost`].
+//! Google's API has no such mark. Other servers ignore the header and sync the change, which is
+//! correct but slower. The client sends the header only for [`Syncing::MayBeLost`].
 
 use bigtable::Syncing;
 use tonic::Request;
@@ -12,14 +11,14 @@ use tonic::metadata::MetadataValue;
 const HEADER: &str = "percolator-sync";
 const MAY_BE_LOST: &str = "may-be-lost";
 
-/// Says so in a request, if it is so.
+/// Adds the header to a request if the change may be lost.
 pub(crate) fn put<T>(request: &mut Request<T>, sync: Syncing) {
     if sync == Syncing::MayBeLost {
         request.metadata_mut().insert(HEADER, MetadataValue::from_static(MAY_BE_LOST));
     }
 }
 
-/// What a request says.
+/// Reads the header of a request.
 pub(crate) fn of<T>(request: &Request<T>) -> Syncing {
     match request.metadata().get(HEADER) {
         Some(value) if value == MAY_BE_LOST => Syncing::MayBeLost,

@@ -1,22 +1,22 @@
-//! Times of cells: microseconds in Google's API, [`Timestamp`]s in ours. The only place that
-//! converts.
+//! Converts between the times of cells: microseconds in Google's API, [`Timestamp`]s in ours.
+//! No other file does.
 //!
-//! A cell's time in the API is a number of microseconds that is a multiple of 1,000, because tables
-//! have a granularity of milliseconds. A logical timestamp `t` is the cell time `1000 * t`; read as
-//! a date it lies in January 1970.
+//! A cell's time in the API is a multiple of 1,000 microseconds, because tables have a
+//! granularity of milliseconds. A logical timestamp `t` is the cell time `1000 * t`. Read as a
+//! date, it lies in January 1970.
 
 use bigtable::{TimeRange, Timestamp};
 
-/// Microseconds of one step of a timestamp.
+/// Microseconds per step of a timestamp.
 const STEP: i64 = 1000;
 
-/// The latest time that a cell may have here, in microseconds: in the year 287,396. Google's
-/// service goes on to the year 294,247, where the numbers end.
+/// The latest time of a cell here, in microseconds; it lies in the year 287,396. Google's
+/// service allows times until the year 294,247, where its integers end.
 pub(crate) const MICROS_MAX: i64 = Timestamp::MAX.as_u64() as i64 * STEP;
 
 /// The time of a cell in the API.
 pub(crate) fn micros(timestamp: Timestamp) -> i64 {
-    // Below 2^53, so the product fits.
+    // A timestamp is below 2^53, so the product fits.
     timestamp.as_u64() as i64 * STEP
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn timestamp(micros: i64) -> Option<Timestamp> {
     u64::try_from(micros / STEP).ok().and_then(Timestamp::new)
 }
 
-/// The timestamps in a range of the API: `start` included, `end` not, 0 for no end.
+/// The timestamps in a range of the API: `start` included, `end` excluded, 0 for no end.
 pub(crate) fn range(start: i64, end: i64) -> TimeRange {
     let from = u64::try_from(start.max(0)).unwrap_or(0).div_ceil(STEP as u64);
     let Some(from) = Timestamp::new(from) else { return TimeRange::EMPTY };
@@ -46,8 +46,8 @@ pub(crate) fn range(start: i64, end: i64) -> TimeRange {
     }
 }
 
-/// The range of the API that holds exactly these timestamps; `None` for the empty range, which the
-/// API cannot say.
+/// The range of the API that holds exactly these timestamps; `None` for the empty range, which
+/// the API cannot express.
 pub(crate) fn micros_range(range: TimeRange) -> Option<(i64, i64)> {
     if range.from > range.to {
         return None;
@@ -56,7 +56,7 @@ pub(crate) fn micros_range(range: TimeRange) -> Option<(i64, i64)> {
     Some((micros(range.from), end))
 }
 
-/// The present, as a server gives it to cells, of a clock's time since 1970.
+/// The cell time that a server assigns, from the time since 1970.
 pub(crate) fn now(since_epoch: std::time::Duration) -> Timestamp {
     u64::try_from(since_epoch.as_millis()).ok().and_then(Timestamp::new).unwrap_or(Timestamp::MAX)
 }

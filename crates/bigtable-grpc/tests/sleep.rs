@@ -1,8 +1,8 @@
-//! A machine that sleeps while a request waits: the request is not applied afterwards, although
-//! timers, which stood still, say that hardly any time has passed. Whoever sent it has long given
-//! it up.
+//! Tests a machine that sleeps while a request waits. The request must not be applied
+//! afterwards, because its sender has long given up. Timers stood still, and would report that
+//! hardly any time has passed.
 //!
-//! The clock is one for the whole process, so all of it is one test.
+//! The simulated clock is shared by the whole process, so everything is in one test.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -27,10 +27,10 @@ use tonic_prost::ProstCodec;
 
 const FAMILY: Family = Family::from_static("f");
 const AN_HOUR: u64 = 3600;
-/// What a client gives its request.
+/// The time that a client allows for its request.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// `google.bigtable.v2.MutateRowRequest`, as far as it is needed.
+/// The needed fields of `google.bigtable.v2.MutateRowRequest`.
 #[derive(Clone, PartialEq, Message)]
 struct MutateRow {
     #[prost(string, tag = "1")]
@@ -75,7 +75,7 @@ async fn is_there(table: &dyn Table, row: &str) -> bool {
     !table.read_row(&RowKey::from(row), &select).await.unwrap().cells.is_empty()
 }
 
-/// A request that waits in its client for those of others.
+/// Sends a request that gathers in its client while the machine sleeps.
 async fn in_the_client(address: &str, row: &str, seconds: u64) -> Result<bool, Error> {
     let table = table(address, Duration::from_millis(20)).await;
     let cell = Mutation::set(FAMILY, "q", Timestamp::new(1).unwrap(), "v");
@@ -86,7 +86,7 @@ async fn in_the_client(address: &str, row: &str, seconds: u64) -> Result<bool, E
     sent.await
 }
 
-/// A request whose headers have come to the server, and whose body has not.
+/// Sends a request whose headers arrive at the server before the sleep, and its body after.
 async fn in_the_server(channel: &Channel, row: &str, seconds: u64) -> Result<(), Status> {
     let (body, came) = oneshot::channel();
     let path = PathAndQuery::from_static("/google.bigtable.v2.Bigtable/MutateRow");
@@ -98,12 +98,12 @@ async fn in_the_server(channel: &Channel, row: &str, seconds: u64) -> Result<(),
     let codec = ProstCodec::<MutateRow, Nothing>::default();
     let mut answer = std::pin::pin!(client.client_streaming(request, path, codec));
     assert!(poll!(&mut answer).is_pending(), "its body is missing");
-    // What is asked later on the same connection is answered, so the headers have come.
+    // A later request on the same connection gets an answer, so the headers have arrived.
     let path = PathAndQuery::from_static("/google.bigtable.v2.Bigtable/PingAndWarm");
     let mut other = Grpc::new(channel.clone());
     other.ready().await.unwrap();
     let codec = ProstCodec::<Nothing, Nothing>::default();
-    // Whatever the server thinks of it.
+    // Any answer will do.
     let _ = other.unary(Request::new(Nothing {}), path, codec).await;
     Moment::sleep_machine(seconds);
     let set_cell = SetCell {

@@ -1,23 +1,24 @@
-//! Addresses: `hbase://h1:16000,h2:16000/namespace?user=..&deadline=10s`.
+//! Parses addresses of HBase clusters:
+//! `hbase://h1:16000,h2:16000/namespace?user=..&deadline=10s`.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use bigtable::Error;
 
-/// Where an HBase cluster is, and what its servers are set to.
+/// The servers of an HBase cluster, and the settings of these servers.
 ///
-/// The options after `?`, all of them durations in whole seconds but the first:
+/// The options after `?`. All but the first are durations in whole seconds:
 ///
 /// | option | means | default |
 /// |---|---|---|
 /// | `user` | the name by which HBase knows this client | `percolator` |
-/// | `deadline` | how long a request is tried | `10s` |
+/// | `deadline` | longest time for which a request is tried | `10s` |
 /// | `session` | the servers' `zookeeper.session.timeout` | `40s` |
 /// | `busy` | their `hbase.busy.wait.duration` | `10s` |
 /// | `wal_sync` | their `hbase.regionserver.wal.sync.timeout` | `30s` |
 ///
-/// The last three must be what the servers are set to, or longer: a client cannot ask for them, and
+/// The last three must be at least the servers' settings. A client cannot query these, and
 /// garbage collection waits until no earlier request can be applied any more.
 ///
 /// ```
@@ -30,13 +31,13 @@ use bigtable::Error;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HbaseAddress {
-    /// Masters or region servers, as `host:port`.
+    /// The addresses of masters or region servers, as `host:port`.
     pub servers: Vec<String>,
     /// The namespace of all tables.
     pub namespace: String,
     /// The name by which HBase knows this client.
     pub user: String,
-    /// How long a request is tried.
+    /// Longest time for which a request is tried.
     pub deadline: Duration,
     /// The servers' `zookeeper.session.timeout`.
     pub session: Duration,
@@ -46,13 +47,14 @@ pub struct HbaseAddress {
     pub wal_sync: Duration,
 }
 
-/// What an address begins with.
+/// The prefix of every address.
 const SCHEME: &str = "hbase://";
 
 impl HbaseAddress {
-    /// The longest life of a request: from the moment when it is made until it is applied, or never
-    /// will be. A server that stands still for longer than its session is fenced off; the region's
-    /// lock, taken twice, and the sync of the log have bounds of their own.
+    /// The longest life of a request: from its creation until it is applied, or until it never
+    /// can be. The bound holds for three reasons. A server that stands still for longer than
+    /// its session is fenced off. The region's lock, taken twice, has a bound of its own, and
+    /// so has the sync of the log.
     pub fn request_life_max(&self) -> Duration {
         2 * self.deadline + self.session + 2 * self.busy + self.wal_sync
     }

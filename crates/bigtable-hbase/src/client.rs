@@ -1,9 +1,9 @@
-//! Finds masters and region servers, and calls them until an answer is definite or the deadline has
-//! passed.
+//! Finds masters and region servers, and calls them until an answer is definite or the deadline
+//! has passed.
 //!
-//! The addresses that a user gives are asked for the active master and for the server of
-//! `hbase:meta` (`ClientMetaService`, HBase 2.5 and later); no ZooKeeper is spoken to. `hbase:meta`
-//! names the server of each region.
+//! The client asks the addresses that the user gives for the active master and for the server
+//! of `hbase:meta`. It uses `ClientMetaService` (HBase 2.5 and later), not ZooKeeper.
+//! `hbase:meta` names the server of each region.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,27 +25,27 @@ use crate::proto::{
 };
 use crate::regions::{Region, Regions};
 
-/// The first pause before a call is repeated; it doubles up to [`PAUSE_MAX`].
+/// First pause before a call is repeated. It doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often the end of a procedure of the master is asked for.
+/// Interval at which the client asks whether a procedure of the master has ended.
 const PROCEDURE_PAUSE: Duration = Duration::from_millis(50);
 /// `GetProcedureResultResponse.state`.
 const FINISHED: i32 = 2;
-/// Most rows of `hbase:meta` that one answer holds.
+/// Most rows of `hbase:meta` in one answer.
 const META_ROWS: u32 = 1_000;
 
-/// Where the servers are, and how to speak to them.
+/// The addresses of the cluster's servers, and the client's settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     /// `host:port` of masters or region servers.
     pub(crate) seeds: Vec<String>,
     pub(crate) user: String,
-    /// How long a request is tried.
+    /// Longest time for which a request is tried.
     pub(crate) deadline: Duration,
 }
 
-/// All that is known of a cluster.
+/// The client of a cluster, with its connections and known regions.
 #[derive(Debug)]
 pub(crate) struct Client {
     access: Access,
@@ -53,10 +53,10 @@ pub(crate) struct Client {
     regions: Regions,
 }
 
-/// One connection for all who want it; opened by the first of them.
+/// One connection for all callers. The first of them opens it.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 
-/// An answer, and what it says went wrong within it.
+/// An answer, with the failure that it may contain.
 pub(crate) trait Answer: Message + Default {
     fn failure(&self) -> Option<Failure> {
         None
@@ -83,7 +83,7 @@ impl Answer for ScanResponse {
 impl Answer for Nothing {}
 impl Answer for RegionInfoResponse {}
 
-/// Time and pauses of one request.
+/// The time left for one request, and its next pause.
 struct Patience {
     until: Instant,
     pause: Duration,
@@ -98,7 +98,7 @@ impl Patience {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Pauses before the request is repeated, or gives `failure` back when its time is over.
+    /// Pauses before the request is repeated. Returns `failure` if the time is over.
     async fn again(&mut self, failure: Failure) -> Result<(), Failure> {
         let pause = self.pause.mul_f64(rand::rng().random_range(0.5..1.0));
         if self.left() <= pause {
@@ -115,7 +115,7 @@ impl Client {
         Client { access, connections: Mutex::default(), regions: Regions::default() }
     }
 
-    /// A connection to a service of a server.
+    /// Returns an open connection to a service of a server.
     async fn connection(
         &self,
         address: &str,
@@ -149,7 +149,8 @@ impl Client {
 
     /// Asks the given addresses in turn, until one answers.
     async fn registry<R: Message + Default>(&self, method: &str) -> Result<R, Failure> {
-        // Of several addresses one may be of a server that accepts connections and answers none.
+        // A server may accept connections and answer none, so each address gets only a share of
+        // the time.
         let timeout = self.access.deadline / (self.access.seeds.len() as u32 + 1);
         let mut last = Failure::Refused("no address of a server was given".to_owned());
         for seed in &self.access.seeds {
@@ -186,7 +187,7 @@ impl Client {
         }
     }
 
-    /// Has the master begin a procedure, and waits for its end.
+    /// Starts a procedure of the master, and waits for its end.
     pub(crate) async fn procedure(
         &self,
         method: &str,
@@ -218,7 +219,7 @@ impl Client {
         Ok(Region::meta(address_of(&server)))
     }
 
-    /// Rows of `hbase:meta`, at most [`META_ROWS`].
+    /// Reads rows of `hbase:meta`, at most [`META_ROWS`].
     async fn scan_meta(&self, scan: Scan, rows: u32) -> Result<Vec<CellsOfRow>, Failure> {
         let meta = self.meta().await?;
         let request = ScanRequest {
@@ -237,13 +238,13 @@ impl Client {
         Ok(answer.results)
     }
 
-    /// The region that holds a row now.
+    /// Finds the region that holds a row.
     async fn region(&self, table: &Bytes, row: &[u8]) -> Result<Arc<Region>, Failure> {
         if let Some(region) = self.regions.of(table, row) {
             return Ok(region);
         }
         let scan = Scan {
-            // A colon sorts behind every digit of a region's number.
+            // A colon sorts after every digit of a region's number.
             start_row: Some([table, &b","[..], row, b",:"].concat().into()),
             stop_row: Some(table.clone()),
             reversed: Some(true),
@@ -259,7 +260,7 @@ impl Client {
         Ok(region)
     }
 
-    /// All regions of a table, in the order of their rows.
+    /// Reads all regions of a table, in the order of their rows.
     pub(crate) async fn regions(&self, table: &Bytes) -> Result<Vec<Region>, Failure> {
         let mut regions = Vec::new();
         let mut start: Bytes = [&table[..], b",,"].concat().into();
@@ -267,7 +268,7 @@ impl Client {
             let scan = Scan {
                 start_row: Some(start),
                 include_start_row: Some(regions.is_empty()),
-                // The byte behind the comma.
+                // A dash is the next byte after the comma.
                 stop_row: Some([&table[..], b"-"].concat().into()),
                 ..Scan::default()
             };
@@ -280,8 +281,8 @@ impl Client {
         }
     }
 
-    /// Sends a request to the region that holds `row`. It is repeated while nothing was applied; a
-    /// request that `may_repeat`, also when its answer was lost.
+    /// Sends a request to the region that holds `row`. It is repeated while nothing was
+    /// applied. A request that `may_repeat` is also repeated after a lost answer.
     pub(crate) async fn on_region<M: Message, R: Answer>(
         &self,
         (table, row): (&Bytes, &[u8]),
@@ -292,7 +293,7 @@ impl Client {
         let mut patience = Patience::new(self.access.deadline);
         loop {
             let failure = match self.region(table, row).await {
-                // Nothing was sent to the region yet.
+                // The request has not been sent to the region yet.
                 Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
                 Err(failure) => Failure::Busy(format!("looking the region up: {failure}")),
                 Ok(region) => {
@@ -323,7 +324,7 @@ impl Client {
         }
     }
 
-    /// Goes on with a scanner that the region's server holds.
+    /// Continues a scanner that the region's server holds.
     pub(crate) async fn next(
         &self,
         region: &Region,
@@ -333,7 +334,7 @@ impl Client {
         self.call(service, "Scan", request, self.access.deadline).await
     }
 
-    /// Writes out what a region holds in memory: of one family, or of all.
+    /// Flushes a region's memory to files, for one family or for all.
     pub(crate) async fn flush(
         &self,
         region: &Region,
@@ -343,7 +344,7 @@ impl Client {
         self.admin::<Nothing>(region, "FlushRegion", &request).await.map(drop)
     }
 
-    /// Has the server merge a region's files soon: some of them, or with `major` all.
+    /// Asks the server to compact a region's files soon: some of them, or with `major` all.
     pub(crate) async fn compact(
         &self,
         region: &Region,
@@ -355,7 +356,7 @@ impl Client {
         self.admin::<Nothing>(region, "CompactRegion", &request).await.map(drop)
     }
 
-    /// Whether the server still merges files of the region.
+    /// True while the server compacts files of the region.
     pub(crate) async fn is_compacting(&self, region: &Region) -> Result<bool, Failure> {
         let named = RegionSpecifier::named(&region.name);
         let request = RegionInfoRequest { region: named, compaction_state: Some(true) };

@@ -1,4 +1,5 @@
-//! One connection to one service of a server: many calls at a time, answers in any order.
+//! Implements one connection to one service of a server: many calls at a time, answers in any
+//! order.
 //!
 //! ```text
 //! client -> "HBas" 0x00 0x50                                  (simple authentication)
@@ -8,8 +9,8 @@
 //! ```
 //!
 //! The header names no codec for cells, so the server puts them into its messages. Closing a
-//! connection always resets it: requests that are still queued on the way must not reach the server
-//! later, because a caller counts on that once its deadline has passed.
+//! connection always resets it. Requests that are still queued must not reach the server later:
+//! a caller relies on that once its deadline has passed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,9 +29,9 @@ use tokio::task::JoinHandle;
 use crate::failure::Failure;
 use crate::proto::{ConnectionHeader, RequestHeader, ResponseHeader, UserInformation};
 
-/// What begins a connection: the protocol, its version, simple authentication.
+/// The first bytes of a connection: the protocol, its version, simple authentication.
 const PREAMBLE: &[u8] = b"HBas\x00\x50";
-/// Largest answer that is read.
+/// Largest answer that the client reads.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// An open connection.
@@ -44,7 +45,7 @@ pub(crate) struct Connection {
 
 type Answer = Result<Bytes, Failure>;
 
-/// The calls that wait for their answers.
+/// The calls that wait for an answer.
 #[derive(Debug, Default)]
 struct Calls {
     waiting: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
@@ -56,7 +57,7 @@ impl Calls {
         locked(&self.waiting).remove(&call_id)
     }
 
-    /// Ends all calls: the connection is gone.
+    /// Ends all calls, because the connection is gone.
     fn end(&self, why: &str) {
         self.broken.store(true, Ordering::SeqCst);
         let mut waiting = locked(&self.waiting);
@@ -100,13 +101,14 @@ impl Connection {
         Ok(Connection { writer, calls, next_call: AtomicU32::new(0), reader })
     }
 
-    /// Whether no further call can succeed.
+    /// True if no further call can succeed.
     pub(crate) fn is_broken(&self) -> bool {
         self.calls.broken.load(Ordering::SeqCst)
     }
 
-    /// Calls a method and waits for its answer, at most for `timeout`. The server drops a call that
-    /// it cannot begin in that time. A call without an answer in time breaks the connection.
+    /// Calls a method, and waits for its answer at most for `timeout`. The server drops a call
+    /// that it cannot begin in that time. A call without an answer in time breaks the
+    /// connection.
     pub(crate) async fn call<M: Message, R: Message + Default>(
         &self,
         method: &str,
@@ -124,7 +126,7 @@ impl Connection {
         let (sender, receiver) = oneshot::channel();
         let calls = &self.calls;
         locked(&calls.waiting).insert(call_id, sender);
-        // `end` may have drained the calls before this one was there.
+        // `end` may have drained the calls before this one was inserted.
         if self.is_broken() {
             calls.take(call_id);
             return Err(Failure::Moved("the connection is broken".to_owned()));
@@ -169,7 +171,7 @@ impl Drop for Connection {
     }
 }
 
-/// A request as it travels.
+/// Encodes a request.
 fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
     let delimited = |len: usize| len + prost::length_delimiter_len(len);
     let total = delimited(header.encoded_len()) + delimited(message.encoded_len());
@@ -180,7 +182,7 @@ fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
     frame
 }
 
-/// Hands each answer to its caller until the connection ends.
+/// Passes each answer to its caller until the connection ends.
 async fn read_answers(mut reader: OwnedReadHalf, calls: Arc<Calls>, address: String) {
     loop {
         let body = match read_frame(&mut reader).await {
@@ -207,7 +209,8 @@ async fn read_frame(reader: &mut OwnedReadHalf) -> std::io::Result<Bytes> {
     Ok(body.into())
 }
 
-/// The call and its answer: the message, still with its length before it.
+/// Splits an answer into the call's number and the message, which still has its length in
+/// front.
 fn parse(mut body: Bytes) -> Option<(u32, Answer)> {
     let length = prost::decode_length_delimiter(&mut body).ok()?;
     if length > body.remaining() {

@@ -1,13 +1,15 @@
-//! Names, versions and mutations as HBase has them.
+//! Translates names, versions and mutations into HBase's form.
 //!
-//! * A family keeps its name. A qualifier gets a `q` before it, because HBase treats an empty one
-//!   specially.
+//! * A family keeps its name. A qualifier gets the prefix `q`, because HBase treats an empty
+//!   one specially.
 //! * A version is HBase's timestamp.
-//! * The mutations of one request become their net effect: the cells that are set, and the versions
-//!   that are deleted. HBase gives all parts of one request one sequence number, and among equal
-//!   numbers a deletion hides a cell. So an effect that sets a version which it also deletes, or
-//!   deletes a range that does not begin at zero, must name each deleted version; the caller reads
-//!   those first.
+//! * The mutations of one request become their net effect: the cells to set, and the versions
+//!   to delete.
+//!
+//! HBase gives all parts of one request the same sequence number, and among equal numbers a
+//! deletion hides a cell. So some effects must name each deleted version, which the caller reads
+//! first. One kind sets a version that it also deletes. The other deletes a range that does not
+//! begin at zero.
 
 use std::collections::BTreeMap;
 
@@ -25,25 +27,26 @@ pub(crate) const GUARD_FAMILY: &[u8] = b"_guard";
 pub(crate) const GUARD_QUALIFIER: &[u8] = b"g";
 /// The guard's version, always the same.
 const GUARD_TIMESTAMP: u64 = 1;
-/// `MutationProto.durability`: in the write-ahead logs of all replicas before it is acknowledged.
+/// `MutationProto.durability`: acknowledged after all replicas have it in their write-ahead
+/// logs.
 const SYNC_WAL: i32 = 3;
 
-/// A qualifier as HBase stores it.
+/// The qualifier in HBase's form.
 pub(crate) fn qualifier(qualifier: &[u8]) -> Bytes {
     [b"q", qualifier].concat().into()
 }
 
-/// A family's name as HBase stores it.
+/// The family's name in HBase's form.
 pub(crate) fn family(family: &Family) -> Bytes {
     Bytes::copy_from_slice(family.as_str().as_bytes())
 }
 
-/// A comparison with exactly these bytes.
+/// Compares a value with exactly these bytes.
 pub(crate) fn binary_comparator(value: Bytes) -> Comparator {
     comparator("BinaryComparator", value)
 }
 
-/// A comparison with the first bytes of a value.
+/// Compares the first bytes of a value.
 pub(crate) fn prefix_comparator(prefix: Bytes) -> Comparator {
     comparator("BinaryPrefixComparator", prefix)
 }
@@ -58,7 +61,7 @@ fn comparator(class: &str, value: Bytes) -> Comparator {
 
 type Column = (Family, Bytes);
 
-/// What a request's mutations come to.
+/// The net effect of a request's mutations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Effect {
     sets: BTreeMap<Column, BTreeMap<Timestamp, Bytes>>,
@@ -66,7 +69,7 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    /// Replays the mutations in their order.
+    /// Applies the mutations in their order.
     pub(crate) fn of(mutations: &[Mutation]) -> Self {
         let mut effect = Effect::default();
         for mutation in mutations {
@@ -94,7 +97,7 @@ impl Effect {
         self.sets.is_empty() && self.deletes.is_empty()
     }
 
-    /// Whether HBase can apply the effect without anybody reading the row first.
+    /// True if HBase can apply the effect although nobody has read the row.
     pub(crate) fn is_blind(&self) -> bool {
         self.deletes.iter().all(|(column, ranges)| {
             let single = |range: &TimeRange| range.from == range.to;
@@ -110,19 +113,19 @@ impl Effect {
         })
     }
 
-    /// Whether the effect may be applied twice, with other changes in between: a deleted range
-    /// could hold versions that somebody has written since.
+    /// True if the effect may be applied twice, with other changes in between. A deleted range
+    /// is not repeatable: it may hold versions that were written since.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.deletes.values().flatten().all(|range| range.from == range.to)
     }
 
-    /// The columns whose deleted versions have to be read, with what of them is deleted.
+    /// The columns with deleted versions, and the deleted ranges of each.
     pub(crate) fn deleted(&self) -> impl Iterator<Item = (&Family, &Bytes, &[TimeRange])> {
         self.deletes.iter().map(|((family, qualifier), ranges)| (family, qualifier, &ranges[..]))
     }
 
-    /// The effect with each deleted version by name: those of `there` that it deletes and does not
-    /// set.
+    /// The same effect with each deleted version named. These are the versions among `there`
+    /// that the effect deletes and does not set.
     pub(crate) fn exact(&self, there: &[bigtable::Cell]) -> Self {
         let mut deletes: BTreeMap<Column, Vec<TimeRange>> = BTreeMap::new();
         for cell in there {
@@ -137,7 +140,7 @@ impl Effect {
         Effect { sets: self.sets.clone(), deletes }
     }
 
-    /// The effect as actions of one row, with the row's new guard.
+    /// The effect as actions on one row, with the row's new guard.
     pub(crate) fn actions(&self, row: &Bytes, guard: &[u8; 16]) -> Vec<Action> {
         let mut puts: BTreeMap<Bytes, Vec<QualifierValue>> = BTreeMap::new();
         for ((of, name), versions) in &self.sets {

@@ -1,24 +1,23 @@
-//! How a call to HBase can fail, sorted by what the caller does next.
+//! Sorts the failures of calls to HBase by what the caller does next.
 //!
-//! A server names the Java class of its exception. Some classes say for sure that nothing was
-//! applied; the caller looks the region up again, or waits, and repeats. Every class that is not
-//! listed here says nothing of a mutation's fate, so such a mutation is settled by its guard
-//! (`guard.rs`).
+//! A server names the Java class of its exception. Some classes prove that nothing was applied.
+//! The caller then looks the region up again, or waits, and repeats. Classes that are not
+//! listed here prove nothing about a mutation, so its guard must settle it (`guard.rs`).
 
 use bigtable::Error;
 
 use crate::proto::{ExceptionResponse, NameBytesPair};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    /// Nothing was applied, and the region is elsewhere: look it up again.
+    /// Nothing was applied, and the region has moved: look it up again.
     Moved(String),
     /// Nothing was applied: wait, then repeat.
     Busy(String),
-    /// Nothing was applied, and repeating does not help.
+    /// Nothing was applied, and a repetition would not help.
     Refused(String),
-    /// A mutation may have been applied, or may yet be. A read can be repeated.
+    /// A mutation may have been applied, or may be applied later. A read can be repeated.
     Lost(String),
 }
 
@@ -33,7 +32,7 @@ const MOVED: &[&str] = &[
     "NotLeaderException",
 ];
 
-/// Classes of a server that takes the same request later.
+/// Classes of a server that will accept the same request later.
 const BUSY: &[&str] = &[
     "RegionOpeningException",
     "RegionTooBusyException",
@@ -46,7 +45,7 @@ const BUSY: &[&str] = &[
     "MultiActionResultTooLarge",
 ];
 
-/// Classes of a scanner that is gone; only reads meet them.
+/// Classes of a scanner that no longer exists; only reads get them.
 const SCANNER: &[&str] = &[
     "UnknownScannerException",
     "ScannerResetException",
@@ -66,7 +65,8 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
-    /// By the exception's class; `do_not_retry` is the server's word that a repetition cannot help.
+    /// Chooses by the exception's class. With `do_not_retry` the server states that a
+    /// repetition cannot help.
     fn of_class(class: &str, text: &str, do_not_retry: bool) -> Self {
         let short = class.rsplit(['.', '$']).next().unwrap_or(class);
         let first_line = text.lines().next().unwrap_or_default();
@@ -90,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// The answer to a mutation that nobody could settle.
+    /// The error of a mutation that could not be settled.
     pub(crate) fn of_mutation(self) -> Error {
         match self {
             Failure::Moved(why) | Failure::Busy(why) => Error::Unavailable { why },
@@ -99,7 +99,7 @@ impl Failure {
         }
     }
 
-    /// The answer to a read, which changes nothing.
+    /// The error of a read, which changes nothing.
     pub(crate) fn of_read(self) -> Error {
         match self {
             Failure::Moved(why) | Failure::Busy(why) | Failure::Lost(why) => {
@@ -119,7 +119,7 @@ impl From<&ExceptionResponse> for Failure {
 }
 
 impl From<&NameBytesPair> for Failure {
-    /// Of an exception that an answer holds for one region or one action.
+    /// Converts an exception that an answer reports for one region or one action.
     fn from(exception: &NameBytesPair) -> Self {
         let text = String::from_utf8_lossy(exception.value.as_deref().unwrap_or_default());
         Failure::of_class(&exception.name, &text, false)

@@ -1,18 +1,18 @@
-//! Changes of one row: plain ones, and those that depend on what the row holds.
+//! Changes one row, with or without a condition on its cells.
 //!
-//! HBase can compare one cell, or apply one filter, before it changes a row. It knows no "none of
-//! these" and no second branch. So each row has a **guard**, a cell with random bytes that every
-//! mutation of the row replaces. A change is planned in one of three ways:
+//! HBase can compare one cell, or apply one filter, before it changes a row. It has no "none of
+//! these" and no second branch. So each row has a **guard**, a cell with random bytes that
+//! every mutation of the row replaces. A change takes one of three ways:
 //!
-//! * **plain**: nothing is asked, and the effect is blind. One request: the mutations and a new
-//!   guard.
-//! * **filtered**: only "then", all probes at one timestamp, and the effect is blind. One request:
-//!   a filter as the condition.
-//! * **guarded**: all else. Two requests: a read that decides; then the mutations, if the guard is
-//!   still the same.
+//! * **plain**: it has no condition, and its effect is blind. One request sends the mutations
+//!   and a new guard.
+//! * **filtered**: it has only a "then", all probes are at one timestamp, and its effect is
+//!   blind. One request uses a filter as the condition.
+//! * **guarded**: all other changes. One request reads the cells that decide. A second sends
+//!   the mutations, which apply only if the guard is unchanged.
 //!
-//! A guard never comes back, so a guarded request that is repeated applies at most once, and the
-//! guard tells what became of a request whose answer was lost.
+//! A guard is never used twice. So a repeated guarded request applies at most once, and the
+//! guard settles a request whose answer was lost.
 
 use bigtable::{ConditionalMutation, Error, Mutation, Probe, Qualifiers, Result, TimeRange};
 use bytes::Bytes;
@@ -26,20 +26,20 @@ use crate::proto::{
 };
 use crate::table::{HbaseTable, Wanted};
 
-/// How often a change is planned anew because somebody else changed the row in between.
+/// Most attempts at a change, if other clients change the row in between.
 const LOST_RACES_MAX: u32 = 16;
-/// How often a request whose answer was lost is settled and sent again.
+/// Most times that a request with a lost answer is settled and sent again.
 const SETTLED_MAX: u32 = 4;
 
-/// The guard of a row; empty where the row has none.
+/// The guard of a row; empty if the row has none.
 type Guard = Bytes;
 
-/// What became of a request whose answer was lost.
+/// The fate of a request whose answer was lost.
 enum Fate {
     Applied,
-    /// Not applied yet: the guard is the one from before.
+    /// Not applied so far: the guard is still the earlier one.
     Open,
-    /// Somebody else has changed the row since, so nobody can tell.
+    /// Another client has changed the row since, so the fate cannot be known.
     Unknowable,
 }
 
@@ -56,7 +56,7 @@ impl HbaseTable {
         self.plain(row, &effect).await
     }
 
-    /// Changes a row depending on what it holds; whether the predicate held.
+    /// Changes a row depending on its cells. Returns true if the predicate held.
     pub(crate) async fn decide(&self, request: &ConditionalMutation) -> Result<bool> {
         let row = request.row.to_bytes();
         let (then, otherwise) = (Effect::of(&request.then), Effect::of(&request.otherwise));
@@ -86,7 +86,8 @@ impl HbaseTable {
             if applied {
                 return Ok(());
             }
-            // Others may have written since what the effect would delete.
+            // Other clients may have written since, and a repeated deletion would delete their
+            // cells.
             if !effect.is_repeatable() {
                 return Err(failure.of_mutation());
             }
@@ -141,7 +142,8 @@ impl HbaseTable {
         Err(Error::Unavailable { why })
     }
 
-    /// What decides, of one moment: the probed cells, those of deleted ranges, and the guard.
+    /// Reads the cells that decide, as of one moment: the probed cells, those in deleted
+    /// ranges, and the guard.
     async fn look(
         &self,
         row: &Bytes,
@@ -167,7 +169,7 @@ impl HbaseTable {
         Ok(guard)
     }
 
-    /// Applies the effect if the guard is still `seen`; whether it was.
+    /// Applies the effect if the guard is still `seen`. Returns true if it was.
     async fn replace(&self, row: &Bytes, effect: &Effect, seen: &Guard) -> Result<bool> {
         let own = fresh();
         let condition = Condition {
@@ -175,7 +177,7 @@ impl HbaseTable {
             family: Some(Bytes::from_static(GUARD_FAMILY)),
             qualifier: Some(Bytes::from_static(GUARD_QUALIFIER)),
             compare_type: Some(EQUAL),
-            // Nothing is what a row without a guard is compared with.
+            // For a row without a guard, HBase compares with the empty value.
             comparator: Some(encode::binary_comparator(seen.clone())),
             ..Condition::default()
         };
@@ -206,7 +208,8 @@ impl HbaseTable {
         }
     }
 
-    /// Sends the effect with a new guard, under a condition; whether the condition held.
+    /// Sends the effect with a new guard, under a condition. Returns true if the condition
+    /// held.
     async fn send(
         &self,
         row: &Bytes,
@@ -229,12 +232,12 @@ impl HbaseTable {
         let Some(result) = answer.region_action_result.first() else {
             return Err(Failure::Lost("an answer without a result".to_owned()));
         };
-        // Without a condition there is nothing that could be false.
+        // Without a condition, the request always applies.
         Ok(condition.is_none() || result.processed == Some(true))
     }
 }
 
-/// Random bytes that nobody has used before.
+/// Random bytes, which no other guard has.
 fn fresh() -> [u8; 16] {
     rand::random()
 }
@@ -251,7 +254,7 @@ fn finds(probe: &Probe, cell: &bigtable::Cell) -> bool {
         && cell.value.starts_with(prefix)
 }
 
-/// The one timestamp at which all probes look.
+/// The single timestamp of all probes, if there is one.
 fn one_moment(probes: &[Probe]) -> Option<TimeRange> {
     let first = probes.first()?.time;
     let same = first.from == first.to && probes.iter().all(|probe| probe.time == first);
@@ -262,7 +265,7 @@ pub(crate) fn encode_time(time: TimeRange) -> crate::proto::TimeRange {
     crate::proto::TimeRange { from: Some(time.from.as_u64()), to: Some(time.to.as_u64() + 1) }
 }
 
-/// A filter that a cell of any of the probes passes.
+/// A filter that passes a cell if any of the probes matches it.
 fn any_of(probes: &[Probe]) -> Filter {
     let each = probes.iter().map(|probe| {
         let family = encode::binary_comparator(encode::family(&probe.family));

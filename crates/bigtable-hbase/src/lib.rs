@@ -1,5 +1,5 @@
-//! Tables of Apache HBase behind [`bigtable::Store`] and [`bigtable::Table`]: a native client,
-//! without a JVM.
+//! Implements [`bigtable::Store`] and [`bigtable::Table`] over tables of Apache HBase, with a
+//! native client that needs no JVM.
 //!
 //! ```text
 //! HbaseStore, HbaseTable     store.rs, table.rs, scan.rs
@@ -12,19 +12,19 @@
 //! # What must stay true
 //!
 //! * **Every mutation of a row replaces its guard**, a cell with random bytes. A change that
-//!   depends on what the row holds reads first, and is applied only if the guard is still the same
+//!   depends on the row's cells reads first, and applies only if the guard is unchanged
 //!   (`guard.rs`).
-//! * **Families have `NEW_VERSION_BEHAVIOR`**: without it, a deletion also hides cells that are
+//! * **Families have `NEW_VERSION_BEHAVIOR`.** Without it, a deletion also hides cells that are
 //!   written later at or below its timestamp, and Percolator writes such cells. [`HbaseStore`]
 //!   refuses a table without it.
-//! * **A connection is reset when a call has no answer in time**, so that what is queued is not
-//!   applied later.
+//! * **A connection is reset when a call has no answer in time**, so that queued requests are
+//!   not applied later.
 //! * HBase has no floor, so garbage collection waits for [`HbaseAddress::request_life_max`].
 //!
-//! # What is not here yet
+//! # What is missing
 //!
-//! TLS, Kerberos, blocks of cells, several connections for a server. The command line and the crate
-//! `percolator` do not know this store yet.
+//! TLS, Kerberos, blocks of cells, and several connections to one server. The command line and
+//! the crate `percolator` do not support this store yet.
 
 mod address;
 mod client;

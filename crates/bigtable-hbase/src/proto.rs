@@ -1,12 +1,12 @@
-//! The messages of HBase's protocol that this crate sends or reads, written by hand.
+//! Declares by hand the messages of HBase's protocol that this crate sends or reads.
 //!
-//! Each message holds the fields that this crate uses; a server ignores fields that it does not
-//! get, and this crate ignores those that it does not know. The field numbers are those of HBase
-//! 2.6. HBase's files are proto2, so repeated numbers are not packed.
+//! Each message has only the fields that this crate uses. A server accepts a message without
+//! the others, and this crate skips fields that it does not know. The field numbers are those
+//! of HBase 2.6. HBase's files are proto2, so repeated numbers are not packed.
 
 use bytes::Bytes;
 
-/// Declares messages: `field: kind = tag` with prost's own words for the kind.
+/// Declares messages: `field: kind = tag`, with prost's keywords for the kind.
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty [$($kind:tt)*]),* $(,)? })*) => {
         $($(#[$doc])* #[derive(Clone, PartialEq, prost::Message)]
@@ -157,7 +157,7 @@ messages! {
         family: Bytes [bytes = "bytes", required, tag = "1"],
         qualifier: Vec<Bytes> [bytes = "bytes", repeated, tag = "2"],
     }
-    /// From `from` to below `to`.
+    /// From `from`, included, to `to`, excluded.
     TimeRange {
         from: Option<u64> [uint64, optional, tag = "1"],
         to: Option<u64> [uint64, optional, tag = "2"],
@@ -184,7 +184,7 @@ messages! {
         operator: i32 [int32, required, tag = "1"],
         filters: Vec<Filter> [message, repeated, tag = "2"],
     }
-    /// The inside of a filter that compares one part of a cell.
+    /// The content of a filter that compares one part of a cell.
     ComparingFilter { compare: CompareFilter [message, required, tag = "1"] }
     CompareFilter {
         compare_op: i32 [int32, required, tag = "1"],
@@ -194,7 +194,7 @@ messages! {
         name: String [string, required, tag = "1"],
         serialized_comparator: Option<Bytes> [bytes = "bytes", optional, tag = "2"],
     }
-    /// The inside of a comparator that holds one value.
+    /// The content of a comparator that holds one value.
     BytesComparator { comparable: Comparable [message, required, tag = "1"] }
     Comparable { value: Option<Bytes> [bytes = "bytes", optional, tag = "1"] }
     Condition {
@@ -286,7 +286,7 @@ messages! {
 pub(crate) const PUT: i32 = 2;
 /// `MutationProto.mutate_type`.
 pub(crate) const DELETE: i32 = 3;
-/// `QualifierValue.delete_type`: that version alone.
+/// `QualifierValue.delete_type`: only that version.
 pub(crate) const DELETE_ONE_VERSION: i32 = 0;
 /// `QualifierValue.delete_type`: that version and all below it.
 pub(crate) const DELETE_MULTIPLE_VERSIONS: i32 = 1;

@@ -1,8 +1,8 @@
-//! Which server holds which rows: regions, as `hbase:meta` names them, and the cache of them.
+//! Caches which server holds which rows: the regions that `hbase:meta` lists.
 //!
-//! A region that is put into the cache takes the place of all older ones that overlap it, so splits
-//! and merges clean up after themselves. A region is forgotten when its server says that it is
-//! elsewhere.
+//! A region that enters the cache replaces all older ones that it overlaps, so splits and merges
+//! need no further handling. The client removes a region when its server reports that it has
+//! moved, or when an answer is lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use prost::Message;
 
 use crate::proto::{self, RegionInfo};
 
-/// What `info:regioninfo` begins with.
+/// The first bytes of `info:regioninfo`.
 const MAGIC: &[u8] = b"PBUF";
 
 /// A range of a table's rows on one server.
@@ -21,11 +21,11 @@ const MAGIC: &[u8] = b"PBUF";
 pub(crate) struct Region {
     /// The region's full name: its row in `hbase:meta`.
     pub(crate) name: Bytes,
-    /// A region that was made later has a higher number.
+    /// A region that was created later has a higher number.
     id: u64,
     /// The first row.
     pub(crate) start: Bytes,
-    /// The row behind the last one; empty where there is no end.
+    /// The row after the last one; empty if the region has no end.
     pub(crate) end: Bytes,
     /// The server, as `host:port`.
     pub(crate) server: String,
@@ -37,13 +37,13 @@ impl Region {
         !before(self, other) && !before(other, self)
     }
 
-    /// Whether a row lies in the region.
+    /// True if the region contains the row.
     pub(crate) fn contains(&self, row: &[u8]) -> bool {
         self.start[..] <= *row && (self.end.is_empty() || *row < self.end[..])
     }
 
-    /// The region that a row of `hbase:meta` describes. `None` for one that is offline, split, or
-    /// on no server, and for a replica, none of which is ever asked.
+    /// The region that a row of `hbase:meta` describes. `None` if it is offline, split or on no
+    /// server, or if it is a replica, which this client never uses.
     pub(crate) fn of_meta(cells: &[proto::Cell]) -> Option<Self> {
         let value = |qualifier: &[u8]| {
             let cell = cells.iter().find(|cell| cell.qualifier == qualifier)?;
@@ -72,21 +72,21 @@ impl Region {
     }
 }
 
-/// The regions that are known, by table and first row.
+/// The known regions, by table and first row.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     tables: Mutex<HashMap<Bytes, BTreeMap<Bytes, Arc<Region>>>>,
 }
 
 impl Regions {
-    /// The region that holds a row, if it is known.
+    /// The known region that holds a row.
     pub(crate) fn of(&self, table: &Bytes, row: &[u8]) -> Option<Arc<Region>> {
         let tables = locked(&self.tables);
         let (_, region) = tables.get(table)?.range(..=Bytes::copy_from_slice(row)).next_back()?;
         region.contains(row).then(|| region.clone())
     }
 
-    /// Puts a region in, unless a younger one overlaps it.
+    /// Adds a region, unless a younger one overlaps it.
     pub(crate) fn put(&self, table: &Bytes, region: &Arc<Region>) {
         let mut tables = locked(&self.tables);
         let regions = tables.entry(table.clone()).or_default();
@@ -101,7 +101,7 @@ impl Regions {
         regions.insert(region.start.clone(), region.clone());
     }
 
-    /// Forgets a region, unless another one has taken its place.
+    /// Removes a region, unless another one has replaced it.
     pub(crate) fn forget(&self, table: &Bytes, region: &Region) {
         let mut tables = locked(&self.tables);
         if let Some(regions) = tables.get_mut(table)
@@ -129,14 +129,14 @@ mod tests {
         regions.put(&table, &region(1, "", "m"));
         regions.put(&table, &region(1, "m", ""));
         assert_eq!((id_of("a"), id_of("m"), id_of("z")), (Some(1), Some(1), Some(1)));
-        // A split of the first, and an answer about the whole that comes late.
+        // The first region is split, and a late answer still describes the whole.
         regions.put(&table, &region(2, "", "f"));
         assert_eq!((id_of("a"), id_of("g"), id_of("z")), (Some(2), None, Some(1)));
         regions.put(&table, &region(1, "", "m"));
         assert_eq!((id_of("a"), id_of("g")), (Some(2), None));
         regions.put(&table, &region(2, "f", "m"));
         assert_eq!(id_of("g"), Some(2));
-        // A merge of all.
+        // All regions are merged.
         regions.put(&table, &region(3, "", ""));
         assert_eq!((id_of("a"), id_of("g"), id_of("z")), (Some(3), Some(3), Some(3)));
         regions.forget(&table, &region(2, "", "f"));

@@ -1,8 +1,8 @@
-//! A page of a scan: rows of one region, put together from the parts that the server sends.
+//! Reads a page of a scan: rows of one region, assembled from the parts that the server sends.
 //!
-//! The server may send a row in parts, and a heartbeat in place of rows. All parts come from one
-//! scanner, which sees a row at one moment. When the scanner is lost, the page ends behind its last
-//! whole row.
+//! The server may send a row in parts, and a heartbeat in place of rows. All parts come from
+//! one scanner, which reads a row as of one moment. If the scanner is lost, the page ends after
+//! its last complete row.
 
 use std::ops::Bound;
 
@@ -28,20 +28,20 @@ pub(crate) struct Rows<'a> {
     pub(crate) scan: Scan,
 }
 
-/// What has come of a page.
+/// The part of a page received so far.
 #[derive(Debug, Default)]
 struct Filling {
     rows: Vec<Found>,
-    /// Keys and values of whole rows.
+    /// Bytes of the keys and values of complete rows.
     bytes: usize,
-    /// A row of which more parts may come.
+    /// A row of which more parts may arrive.
     open: Option<Found>,
-    /// Where a heartbeat says that the scanner is.
+    /// The scanner's position, from a heartbeat.
     cursor: Option<Bytes>,
 }
 
 impl Filling {
-    /// Takes an answer in; `true` when the page is full.
+    /// Adds an answer; `true` if the page is full.
     fn add(&mut self, answer: ScanResponse, limit: PageLimit) -> bool {
         self.cursor = answer.cursor.and_then(|cursor| cursor.row);
         for result in answer.results {
@@ -64,7 +64,7 @@ impl Filling {
         false
     }
 
-    /// The open row is whole.
+    /// Completes the open row.
     fn close(&mut self) {
         let Some((row, cells)) = self.open.take() else { return };
         let of = |cell: &proto::Cell| cell.qualifier.len().saturating_sub(1) + cell.value.len();
@@ -74,7 +74,8 @@ impl Filling {
 }
 
 impl Rows<'_> {
-    /// The first rows of the range, of one region at most, and what is left of the range.
+    /// Reads the first rows of the range, from one region at most. Also returns the rest of the
+    /// range.
     pub(crate) async fn page(
         &self,
         range: &RowRange,
@@ -103,7 +104,7 @@ impl Rows<'_> {
         let resume = match (exhausted, filling.rows.last(), filling.cursor) {
             (true, ..) => rest,
             (false, Some((last, _)), _) => Some(range.after(RowKey::from(last.clone()))),
-            // No row yet, but the scanner has come so far.
+            // There is no row yet, but the scanner has reached this position.
             (false, None, Some(cursor)) => {
                 Some(RowRange { start: Bound::Included(cursor.into()), end: range.end.clone() })
             }
@@ -113,7 +114,7 @@ impl Rows<'_> {
         Ok((filling.rows, resume))
     }
 
-    /// Reads until the page is full, or the region has no more rows; `true` in the latter case.
+    /// Reads until the page is full or the region has no more rows; `true` in the latter case.
     async fn fill(
         &self,
         filling: &mut Filling,
@@ -133,7 +134,7 @@ impl Rows<'_> {
             }
             if !more_in_region || !more {
                 filling.close();
-                // The limit of rows ends a scanner early.
+                // The limit of rows may end a scanner before the region's end.
                 return !more_in_region && filling.rows.len() < rows_max as usize;
             }
             next_call_seq += 1;
@@ -147,7 +148,7 @@ impl Rows<'_> {
             };
             match self.client.next(region, &request).await {
                 Ok(next) => answer = next,
-                // The row that was open is read again from its beginning.
+                // The open row will be read again from its beginning.
                 Err(_) => {
                     filling.open = None;
                     return false;
@@ -156,7 +157,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Lets the server forget the scanner; it does so by itself after a while.
+    /// Closes the scanner. The server also does so by itself after a while.
     async fn end(&self, region: &Region, scanner_id: Option<u64>) {
         let request =
             ScanRequest { scanner_id, close_scanner: Some(true), ..ScanRequest::default() };
@@ -180,7 +181,7 @@ impl Rows<'_> {
     }
 }
 
-/// The lowest key that the range may hold.
+/// The lowest key that the range may contain.
 fn first_row(range: &RowRange) -> Bytes {
     match &range.start {
         Bound::Unbounded => Bytes::new(),

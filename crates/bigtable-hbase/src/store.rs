@@ -1,4 +1,5 @@
-//! The store: tables of one namespace, created with the attributes that Percolator relies on.
+//! Implements the store: tables of one namespace, created with the attributes that Percolator
+//! needs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,31 +21,31 @@ use crate::proto::{
 };
 use crate::table::HbaseTable;
 
-/// What a table's qualifier begins with: a name of ours may begin with a dot or a dash, HBase's may
+/// The prefix of a table's qualifier: our names may begin with a dot or a dash, HBase's may
 /// not.
 const TABLE_PREFIX: &str = "t.";
 /// The attribute of a table that holds its schema in our form.
 const SCHEMA: &[u8] = b"PERCOLATOR_SCHEMA";
-/// Larger than the largest value of a cell, with its names.
+/// Larger than the largest value of a cell with its names.
 const CELL_BYTES_MAX: &str = "75497472";
-/// The attributes of a family without which HBase drops cells, and their values.
+/// The attributes that keep HBase from dropping cells, with their values.
 const LOSES_NOTHING: [(&str, &str); 3] =
     [("NEW_VERSION_BEHAVIOR", "true"), ("VERSIONS", "2147483647"), ("TTL", "2147483647")];
-/// How often the end of a compaction is asked for.
+/// Interval at which the client asks whether a compaction has ended.
 const COMPACTION_PAUSE: Duration = Duration::from_millis(50);
 
-/// Which cells a deletion hides until files are merged.
+/// The cells that a deletion hides until files are compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletions {
-    /// Those that were written before it: `NEW_VERSION_BEHAVIOR`.
+    /// Cells written before the deletion: `NEW_VERSION_BEHAVIOR`.
     OfWhatWasThere,
-    /// Also those that are written later, at or below its timestamp: HBase's classic rule. Tests
-    /// show that Percolator cannot live with it.
+    /// Also cells written after it, at or below its timestamp: HBase's classic rule. Tests show
+    /// that Percolator does not work with it.
     #[cfg(test)]
     OfLaterCellsToo,
 }
 
-/// Tables of an HBase cluster.
+/// A store in the tables of an HBase cluster.
 ///
 /// ```no_run
 /// use bigtable::Store;
@@ -65,7 +66,7 @@ pub struct HbaseStore {
 
 impl HbaseStore {
     /// Connects to the cluster at an address such as `hbase://h1:16000,h2:16000/namespace`, and
-    /// creates the namespace if it is not there. [`HbaseAddress`] names the options.
+    /// creates the namespace if it does not exist. [`HbaseAddress`] lists the options.
     ///
     /// # Errors
     /// `InvalidRequest` for a malformed address; `Unavailable` if no server answers in time.
@@ -109,7 +110,7 @@ impl HbaseStore {
         }
     }
 
-    /// A table's name in `hbase:meta`.
+    /// The name of a table in `hbase:meta`.
     fn id(&self, name: &str) -> Bytes {
         match self.namespace.as_str() {
             "default" => format!("{TABLE_PREFIX}{name}").into(),
@@ -139,8 +140,7 @@ impl HbaseStore {
         }
     }
 
-    /// Tables of one store that use the same group describe it alike. Those that this store has
-    /// open are compared.
+    /// Checks that the open tables of this store which share a group describe it alike.
     fn check_groups(&self, name: &str, schema: &TableSchema) -> Result<()> {
         for table in self.opened() {
             for group in &schema.groups {
@@ -162,12 +162,12 @@ impl HbaseStore {
         tables.values().cloned().collect()
     }
 
-    /// Writes what every open table's regions hold in memory to files, and has the files merged:
-    /// some of them, or with `major` all. For tests of what merges leave, and for
-    /// [`reclaim`](Store::reclaim), which names the in-memory families alone.
+    /// Flushes the memory of every open table's regions to files, and compacts the files: some
+    /// of them, or with `major` all. Tests use it to check what compactions keep.
+    /// [`reclaim`](Store::reclaim) uses it for the in-memory families.
     ///
     /// # Errors
-    /// `Unavailable`.
+    /// `Unavailable` if a server does not answer in time.
     pub async fn compact(&self, families: Option<&[&str]>, major: bool) -> Result<()> {
         for table in self.opened() {
             let regions = self.client.regions(table.id()).await.map_err(Failure::of_read)?;
@@ -249,8 +249,9 @@ impl Store for HbaseStore {
         Err(Error::invalid("HBase cannot compare a floor within a row operation"))
     }
 
-    /// Merges the files of in-memory families, in which most cells die: HBase keeps a deleted cell
-    /// until all files of its family are merged, and each read passes it until then.
+    /// Compacts the files of in-memory families, in which most cells are deleted. HBase keeps a
+    /// deleted cell until all files of its family are compacted, and every read must skip it
+    /// until then.
     async fn reclaim(&self) -> Result<()> {
         let mut families = std::collections::BTreeSet::new();
         for table in self.opened() {
@@ -276,7 +277,7 @@ fn attributes(pairs: &[(&str, &str)]) -> Vec<BytesBytesPair> {
     pairs.iter().map(pair).collect()
 }
 
-/// A table as HBase is to create it.
+/// The description with which HBase creates a table.
 fn descriptor(name: TableName, schema: &TableSchema, deletions: Deletions) -> proto::TableSchema {
     let new_version_behavior = match deletions {
         Deletions::OfWhatWasThere => "true",
@@ -317,7 +318,7 @@ fn descriptor(name: TableName, schema: &TableSchema, deletions: Deletions) -> pr
     }
 }
 
-/// Our schema as text, by which an existing table is compared.
+/// Our schema as text, for the comparison with an existing table.
 fn describe(schema: &TableSchema) -> String {
     let groups = schema.groups.iter().map(|group| {
         let families: Vec<&str> = group.families.iter().map(|of| of.family.as_str()).collect();
@@ -326,7 +327,7 @@ fn describe(schema: &TableSchema) -> String {
     groups.collect::<Vec<_>>().join("\n")
 }
 
-/// Refuses a table that would lose cells, or has another schema.
+/// Refuses a table that would lose cells, or that has another schema.
 fn check_descriptor(name: &str, found: &proto::TableSchema, schema: &TableSchema) -> Result<()> {
     let own = found.attributes.iter().find(|pair| pair.first == SCHEMA);
     if own.is_none_or(|pair| pair.second != describe(schema)) {
@@ -341,8 +342,7 @@ fn check_descriptor(name: &str, found: &proto::TableSchema, schema: &TableSchema
         };
         for (attribute, wanted) in LOSES_NOTHING {
             let has = value(attribute);
-            // HBase's shell also writes a time to live as a word, and it is endless where none is
-            // set.
+            // HBase's shell may write an endless time to live as a word, and it is the default.
             let endless = attribute == "TTL" && has.as_deref().is_none_or(|has| has == "forever");
             if has.as_deref() == Some(wanted) || endless {
                 continue;

@@ -1,9 +1,9 @@
-//! A table: reads, scans and changes of rows, as requests to the regions that hold them.
+//! Implements a table: reads, scans and changes of rows, as requests to their regions.
 //!
-//! One `Get` reads a row at one moment, in all families. It has one bound on versions for all of
-//! them, so a read is two: first the in-memory families, whose cells may be of an earlier moment
-//! than the rest of the row, then the others. Cells that HBase returns beyond the selection are
-//! left out here.
+//! One `Get` reads a row as of one moment, in all families. It has one bound on versions for
+//! all of them, so a read takes two. The first reads the in-memory families, whose cells may
+//! therefore be of an earlier moment than the rest. The second reads the other families. HBase
+//! may return cells beyond the selection, which the client drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -27,12 +27,12 @@ use crate::proto::{
 };
 use crate::regions::Region;
 
-/// How many requests of one caller are in flight.
+/// Most requests of one caller in flight.
 const AT_ONCE: usize = 64;
 /// HBase counts versions in a signed number.
 const VERSIONS_MAX: u32 = i32::MAX as u32;
 
-/// A table of HBase; made by [`HbaseStore`](crate::HbaseStore).
+/// A table of HBase, made by [`HbaseStore`](crate::HbaseStore).
 #[derive(Debug)]
 pub(crate) struct HbaseTable {
     name: String,
@@ -42,27 +42,27 @@ pub(crate) struct HbaseTable {
     client: Arc<Client>,
 }
 
-/// The columns of one family that a `Get` or a scan asks for.
+/// The columns of one family that a `Get` or a scan requests.
 #[derive(Debug, Default)]
 struct WantedFamily {
     /// Every qualifier.
     all: bool,
     qualifiers: BTreeSet<Bytes>,
     times: Option<TimeRange>,
-    /// Whether parts of the selection differ in their times, so that the newest of all need not be
-    /// the newest of each.
+    /// True if parts of the selection have different times. Then the newest cells of all are
+    /// not always the newest of each part.
     mixed: bool,
     versions_max: u32,
 }
 
-/// What a `Get` or a scan asks for.
+/// The cells that a `Get` or a scan requests.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     families: BTreeMap<Bytes, WantedFamily>,
 }
 
 impl Wanted {
-    /// Adds all versions of columns in a range of time.
+    /// Adds all versions of columns in a range of times.
     pub(crate) fn add(&mut self, family: &Family, qualifiers: &Qualifiers, time: TimeRange) {
         self.add_versions(family, qualifiers, time, VERSIONS_MAX);
     }
@@ -137,7 +137,7 @@ impl HbaseTable {
         &self.client
     }
 
-    /// The families whose cells mostly die young.
+    /// The in-memory families, most of whose cells are soon deleted.
     pub(crate) fn in_memory_families(&self) -> Vec<String> {
         let groups = self.schema.groups.iter();
         let groups = groups.filter(|group| matches!(group.layout, Layout::InMemory(_)));
@@ -152,7 +152,7 @@ impl HbaseTable {
         })
     }
 
-    /// The parts of a selection in the order in which they are read.
+    /// Splits a selection into its parts, in the order in which they are read.
     fn parts(&self, select: &Selection) -> Vec<Wanted> {
         let mut parts = [Wanted::default(), Wanted::default()];
         for column in &select.columns {
@@ -183,7 +183,7 @@ impl HbaseTable {
         let results = answer.region_action_result.into_iter();
         let results = results.flat_map(|of| of.result_or_exception);
         let found: Vec<_> = results.filter_map(|one| one.result).collect();
-        // An answer without a result is not one that says that there is no cell.
+        // A missing result does not prove that there is no cell.
         if found.len() != count {
             let why = format!("{} results came for {count} reads of a row", found.len());
             return Err(Failure::Lost(why));
@@ -191,7 +191,7 @@ impl HbaseTable {
         Ok(found.into_iter().flat_map(|row| row.cell).collect())
     }
 
-    /// Reads the wanted cells, and the row's guard, at one moment.
+    /// Reads the wanted cells and the row's guard, as of one moment.
     pub(crate) async fn cells_and_guard(
         &self,
         row: &Bytes,
@@ -213,7 +213,7 @@ impl HbaseTable {
         Ok((found, guard))
     }
 
-    /// A cell in our form; `None` for one that nobody has written by this crate.
+    /// Converts a cell to our form; `None` for a cell that this crate did not write.
     fn cell(&self, cell: proto::Cell) -> Option<Cell> {
         let families = self.schema.groups.iter().flat_map(|group| &group.families);
         let mut families = families.map(|of| &of.family);
@@ -226,7 +226,7 @@ impl HbaseTable {
         })
     }
 
-    /// The cells that the selection names, of all that HBase has returned of one row.
+    /// Keeps the cells of a row that the selection names.
     fn cut(&self, row: RowKey, cells: Vec<proto::Cell>, select: &Selection) -> Row {
         let mut all: Vec<Cell> = cells.into_iter().filter_map(|cell| self.cell(cell)).collect();
         all.sort_by(|a, b| {
@@ -244,7 +244,7 @@ impl HbaseTable {
         Row::new(row, all)
     }
 
-    /// What of the range lies in the region, and what of it lies behind.
+    /// Splits the range into the part within the region and the part after it.
     fn split(range: &RowRange, region: &Region) -> (RowRange, Option<RowRange>) {
         if region.end.is_empty() {
             return (range.clone(), None);
@@ -345,7 +345,8 @@ impl Table for HbaseTable {
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {
         let regions = self.client.regions(&self.id).await.map_err(Failure::of_read)?;
-        // Between two answers a region may have been split or merged: then there are gaps.
+        // A region may be split or merged between two answers, which leaves gaps. So the ranges
+        // are built from the starts alone.
         let mut starts: Vec<Bytes> = regions.into_iter().map(|region| region.start).collect();
         starts.sort();
         starts.dedup();

@@ -1,9 +1,9 @@
-//! Requests arrive whole, soon, and within a budget.
+//! Bounds the time and the memory of requests that are still arriving.
 //!
-//! A request is decoded when its last byte is there, and what has come until then is held. So a
-//! sender that stops in the middle, or many that send large requests at once, would hold memory for
-//! as long as they like. Responses, and what becomes of a request once it is there, are not looked
-//! at.
+//! A server decodes a request when its last byte has arrived, and holds the bytes until then.
+//! Without bounds, a sender that stops in the middle would hold memory for ever, and so would
+//! many large requests at once. The layer does not bound responses, or the processing of a
+//! complete request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tower::{Layer, Service};
 
 use crate::Moment;
 
-/// Bounds what requests may hold before they are there, over all services of a server.
+/// Bounds the arrival of requests, over all services of a server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,8 +40,9 @@ struct Bounds {
 }
 
 impl ArrivalLayer {
-    /// Each request within this time, all together within so many bytes. Those beyond fail with
-    /// `DeadlineExceeded` and `ResourceExhausted`.
+    /// Gives each request this time to arrive, and all arriving requests together this many
+    /// bytes. A request beyond the time fails with `DeadlineExceeded`, one beyond the bytes
+    /// with `ResourceExhausted`.
     pub fn new(within: Duration, bytes_max: usize) -> Self {
         let bytes = AtomicUsize::new(0);
         ArrivalLayer { bounds: Arc::new(Bounds { within, bytes_max, bytes }) }
@@ -56,7 +57,8 @@ impl<S> Layer<S> for ArrivalLayer {
     }
 }
 
-/// When the headers of a request came: [`ArrivalLayer`] leaves it in the request's extensions.
+/// The arrival time of a request's headers. [`ArrivalLayer`] leaves it in the request's
+/// extensions.
 ///
 /// ```
 /// let came = cluster_net::Came(cluster_net::Moment::now());
@@ -66,7 +68,7 @@ impl<S> Layer<S> for ArrivalLayer {
 #[derive(Debug, Clone, Copy)]
 pub struct Came(pub Moment);
 
-/// The service that [`ArrivalLayer`] makes.
+/// The service made by [`ArrivalLayer`].
 #[derive(Debug, Clone)]
 pub struct Arrival<S> {
     inner: S,
@@ -96,22 +98,22 @@ where
     }
 }
 
-/// A request's body on its way. What has come counts until this is dropped, as it is when the
-/// request has been decoded.
+/// The body of an arriving request. Its received bytes count until it is dropped, which happens
+/// when the request has been decoded.
 ///
 /// See [`ArrivalLayer`].
 #[derive(Debug)]
 pub struct Arriving<B> {
     inner: B,
     due: Instant,
-    /// Made when there is something to wait for.
+    /// Created at the first wait.
     alarm: Option<Pin<Box<Sleep>>>,
     bytes: usize,
     bounds: Arc<Bounds>,
 }
 
 impl<B> Arriving<B> {
-    /// Counts bytes that came; an error if there are too many in all.
+    /// Counts received bytes. Fails if all requests together exceed the bound.
     fn count(&mut self, bytes: usize) -> Result<(), Status> {
         self.bytes += bytes;
         let before = self.bounds.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -184,7 +186,7 @@ mod tests {
     use std::convert::Infallible;
     use std::future::poll_fn;
 
-    /// A body that gives these, and then nothing for ever.
+    /// A body that yields these chunks and then stalls for ever.
     #[derive(Debug)]
     struct Stalls(VecDeque<&'static [u8]>);
 

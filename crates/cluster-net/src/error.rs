@@ -1,6 +1,6 @@
-//! Settings that cannot be.
+//! Defines the error of a wrong setting.
 
-/// A setting is wrong: what is, and what to do about it.
+/// A wrong setting, with its remedy.
 ///
 /// ```
 /// let error = cluster_net::Tls::from_pem("", "", "").unwrap_err();
@@ -9,9 +9,9 @@
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {remedy}")]
 pub struct Error {
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 

@@ -1,16 +1,15 @@
-//! The edge of a cluster's servers and clients: who may connect, and how much a connection can
-//! hold.
+//! Protects the servers and clients of a cluster: it decides who may connect, and bounds the
+//! memory that a connection can hold.
 //!
 //! ```text
-//!   tls.rs        mutual TLS: what a certificate names is what its holder may be
-//!   listener.rs   connections: so many, and none that is silent for ever
-//!   arrival.rs    requests: they arrive whole in bounded time, and hold a bounded number of bytes
-//!                 till then
-//!   moment.rs     the clock of what must not happen too late
+//!   tls.rs        mutual TLS: a certificate names the roles of its holder
+//!   listener.rs   connections: a bounded number, and none that is silent for ever
+//!   arrival.rs    requests: a bounded time to arrive, and a bounded number of bytes until then
+//!   moment.rs     a clock that runs while the machine sleeps
 //! ```
 //!
-//! A crate of its own because servers and clients of Bigtable's API and of the oracle share it, and
-//! neither knows of the other.
+//! This is a crate of its own because two crates share it: one for Bigtable's API, one for the
+//! oracle. They do not depend on each other.
 
 mod arrival;
 mod error;

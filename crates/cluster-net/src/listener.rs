@@ -1,9 +1,10 @@
-//! A listener that strangers cannot exhaust.
+//! Implements a listener that strangers cannot exhaust.
 //!
-//! Whoever may connect can open a connection and say nothing, or half a word. So connections are
-//! counted, their first bytes must come soon, and one that is silent is ended: a client that lives
-//! answers the pings of HTTP/2, which servers send more often than that. An error of the listener
-//! (no file descriptors are left, say) makes it pause, and ends nothing.
+//! Anyone who reaches the server can open a connection and send nothing, or half a word. So the
+//! listener bounds the number of connections. It demands the first bytes soon, and ends a
+//! silent connection. A live client is never silent for so long, because it answers the pings
+//! of HTTP/2, which servers send more often. After an error of the listener, such as a lack of
+//! file descriptors, it pauses and goes on.
 
 use std::io;
 use std::pin::Pin;
@@ -18,16 +19,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// How long the first bytes may take: those of HTTP/2's preface, or of the TLS handshake.
+/// Longest time for the first bytes: those of HTTP/2's preface, or of the TLS handshake.
 const GREETING: Duration = Duration::from_secs(10);
-/// How many bytes these are.
+/// Number of these first bytes.
 const GREETING_BYTES: usize = 24;
-/// How long a connection may be silent.
+/// Longest silence of a connection.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The pause after an error of the listener.
+/// Pause after an error of the listener.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections to a server, for `serve_with_incoming`. They are without Nagle's delay.
+/// The connections of a server, for `serve_with_incoming`. They are without Nagle's delay.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -45,7 +46,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Takes at most so many connections at a time, and closes others at once.
+    /// Accepts at most this many connections at a time, and closes further ones at once.
     pub fn new(listener: TcpListener, connections_max: usize) -> Self {
         let permits = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
         Incoming { listener, permits, pause: None }
@@ -75,14 +76,13 @@ impl Stream for Incoming {
     }
 }
 
-/// A connection, which counts until it is dropped. Reading fails once it has been silent for too
-/// long.
+/// A connection, which counts until it is dropped. After too long a silence, reading fails.
 ///
 /// See [`Incoming`].
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    /// Bytes received, up to those of a greeting.
+    /// Bytes received so far, counted up to the size of a greeting.
     greeted: usize,
     heard: Instant,
     alarm: Pin<Box<Sleep>>,
@@ -99,7 +99,8 @@ impl Connection {
         Connection { stream, greeted: 0, heard, alarm, _permit: permit }
     }
 
-    /// Until when something must be heard. Bytes that trickle do not make a greeting any longer.
+    /// The time by which the next bytes must arrive. Bytes that trickle do not extend the
+    /// greeting.
     fn due(&self) -> Instant {
         if self.greeted < GREETING_BYTES { self.heard + GREETING } else { self.heard + SILENCE }
     }
@@ -194,7 +195,7 @@ mod tests {
         assert!(first.stream.nodelay().unwrap());
         let mut beyond = TcpStream::connect(address).await.unwrap();
         let mut taken = tokio::spawn(async move { incoming.next().await.unwrap().unwrap() });
-        // Nothing is read from it, it is closed.
+        // The listener closes this connection without reading from it.
         assert!(matches!(beyond.read(&mut [0]).await, Ok(0) | Err(_)));
         assert!(!taken.is_finished());
         drop(first);

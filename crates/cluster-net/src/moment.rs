@@ -1,14 +1,15 @@
-//! The clock of everything that must not happen too late.
+//! Implements the clock for everything that must not happen too late.
 //!
-//! It goes on while the machine sleeps. The clocks of `std` and of tokio stand still then on Linux:
-//! a request that waited through an hour of sleep would look milliseconds old, and be applied when
-//! its sender has long been told that it never will be.
+//! The clock runs while the machine sleeps. On Linux, the clocks of `std` and of tokio stand
+//! still then. A request that waited through an hour of sleep would look milliseconds old. The
+//! server would apply it, although its sender has long concluded that this cannot happen any
+//! more.
 
 use std::time::Duration;
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant;
 
-/// A moment on a clock that goes on while the machine sleeps, and is never set.
+/// A moment on a clock that runs while the machine sleeps, and that nobody sets.
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,12 +20,12 @@ use std::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
-/// How long the machine has slept, for tests: no test can have it sleep.
+/// Simulated sleep of the machine: no test can put the machine to sleep.
 #[cfg(feature = "test-sleep")]
 static SLEPT_SECONDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 impl Moment {
-    /// The present.
+    /// The current moment.
     pub fn now() -> Self {
         #[cfg(feature = "test-sleep")]
         let slept = SLEPT_SECONDS.load(std::sync::atomic::Ordering::SeqCst);
@@ -33,8 +34,8 @@ impl Moment {
         Moment(Moment::read() + Duration::from_secs(slept))
     }
 
-    /// Has this process find that the machine has slept for so many seconds: all moments pass, and
-    /// timers stand still. For tests, each in a process of its own.
+    /// Simulates that the machine has slept for this many seconds: all moments pass, and timers
+    /// stand still. For tests, each in a process of its own.
     #[cfg(feature = "test-sleep")]
     pub fn sleep_machine(seconds: u64) {
         SLEPT_SECONDS.fetch_add(seconds, std::sync::atomic::Ordering::SeqCst);
@@ -47,25 +48,25 @@ impl Moment {
         seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
     }
 
-    /// Elsewhere `std` has the clock of that kind, or none has.
+    /// On other systems, the clock of `std` either counts sleep or is the best that exists.
     #[cfg(not(target_os = "linux"))]
     fn read() -> Duration {
         static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         FIRST.get_or_init(Instant::now).elapsed()
     }
 
-    /// The moment so much later.
+    /// The moment that is `by` later.
     #[must_use]
     pub fn later(self, by: Duration) -> Self {
         Moment(self.0.saturating_add(by))
     }
 
-    /// How long ago it was; nothing if it is to come.
+    /// Time since this moment; zero if it lies in the future.
     pub fn elapsed(self) -> Duration {
         Moment::now().0.saturating_sub(self.0)
     }
 
-    /// Whether it has come.
+    /// True if the moment has passed.
     pub fn is_over(self) -> bool {
         Moment::now() >= self
     }
@@ -84,7 +85,7 @@ mod tests {
         assert_eq!(then.later(Duration::from_secs(3600)).elapsed(), Duration::ZERO);
     }
 
-    /// The clock of the machine's uptime counts sleep; that of `std` does not.
+    /// The machine's uptime counts sleep; the clock of `std` does not.
     #[cfg(target_os = "linux")]
     #[test]
     fn it_is_the_clock_that_counts_sleep() {

@@ -1,10 +1,11 @@
-//! Mutual TLS, and what a certificate lets its holder be.
+//! Sets up mutual TLS, and derives from a certificate which role its holder may have.
 //!
-//! One authority signs all certificates of a cluster. A certificate names *roles*, as DNS names in
-//! its subject alternative names: `client.percolator.internal`, `oracle.percolator.internal`,
-//! `table.percolator.internal`. A server takes only clients of the roles it serves, and a client
-//! only servers of the role it looks for, wherever they are: so a leader may be anywhere, and who
-//! holds a client's certificate cannot pose as the oracle.
+//! One authority signs all certificates of a cluster. A certificate names *roles*, as DNS names
+//! in its subject alternative names: `client.percolator.internal`,
+//! `oracle.percolator.internal`, `table.percolator.internal`. A server accepts only clients of
+//! the roles that it serves. A client accepts only servers of the role that it looks for, on
+//! any host. So a leader may run anywhere, and the holder of a client's certificate cannot pose
+//! as the oracle.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,17 +22,17 @@ use crate::Error;
 /// Largest file of certificates or keys, in bytes.
 const PEM_BYTES_MAX: u64 = 1 << 20;
 
-/// How long a handshake may take.
+/// Longest time for a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// What the holder of a certificate may be.
+/// The role of a certificate's holder.
 ///
 /// ```
 /// assert_eq!(cluster_net::Role::Oracle.name(), "oracle.percolator.internal");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A client of oracle and tables.
+    /// A client of the oracle and of tables.
     Client,
     /// An oracle process.
     Oracle,
@@ -40,7 +41,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The DNS name that stands for it in a certificate.
+    /// The DNS name of the role in a certificate.
     pub fn name(self) -> &'static str {
         match self {
             Role::Client => "client.percolator.internal",
@@ -64,17 +65,17 @@ pub struct Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never the key.
+        // The key must never appear.
         f.write_str("Tls")
     }
 }
 
 impl Tls {
-    /// From texts in PEM.
+    /// Builds the settings from texts in PEM.
     ///
     /// # Errors
-    /// [`Error`] when one of them holds nothing of its kind. Whether they fit each other shows
-    /// when they are used.
+    /// [`Error`] if a text contains nothing of its kind. This does not check that the texts
+    /// belong together; if they do not, connections fail later.
     pub fn from_pem(authority: &str, certificate: &str, key: &str) -> Result<Self, Error> {
         let check = |what, text: &str, kind: &str| {
             let begins = text.lines().any(|line| {
@@ -97,10 +98,10 @@ impl Tls {
         Ok(Tls { authority, identity })
     }
 
-    /// From files in PEM.
+    /// Reads the settings from files in PEM.
     ///
     /// # Errors
-    /// [`Error`] names the file that cannot be read, is larger than 1 MiB, or holds nothing of
+    /// [`Error`] names a file that cannot be read, is larger than 1 MiB, or contains nothing of
     /// its kind.
     pub fn read(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
         let read = |path: &Path| {
@@ -116,8 +117,8 @@ impl Tls {
         Tls::from_pem(&read(authority)?, &read(certificate)?, &read(key)?)
     }
 
-    /// For a listener: clients must show a certificate of the authority. [`check_peer`] looks at
-    /// their role.
+    /// The configuration of a listener: clients must show a certificate of the authority. Call
+    /// [`check_peer`] for their role.
     pub fn for_server(&self) -> ServerTlsConfig {
         ServerTlsConfig::new()
             .identity(self.identity.clone())
@@ -125,8 +126,8 @@ impl Tls {
             .timeout(HANDSHAKE)
     }
 
-    /// For connections to servers that are known by their hosts, such as etcd's: their certificates
-    /// name hosts and not roles.
+    /// The configuration for servers that are identified by their hosts, such as etcd's. Their
+    /// certificates name hosts, not roles.
     pub fn for_client_of_host(&self) -> ClientTlsConfig {
         ClientTlsConfig::new()
             .identity(self.identity.clone())
@@ -134,17 +135,17 @@ impl Tls {
             .timeout(HANDSHAKE)
     }
 
-    /// For connections to servers of this role.
+    /// The configuration for servers of this role.
     pub fn for_client_of(&self, role: Role) -> ClientTlsConfig {
         self.for_client_of_host().domain_name(role.name())
     }
 }
 
-/// Checks that the sender of a request has shown a certificate of one of these roles; the authority
-/// was checked in the handshake.
+/// Checks that the sender of a request has shown a certificate of one of these roles. The
+/// handshake has already checked the authority.
 ///
 /// # Errors
-/// `Unauthenticated` without a certificate, `PermissionDenied` for one of other roles.
+/// `Unauthenticated` without a certificate, `PermissionDenied` for one of another role.
 pub fn check_peer<T>(request: &Request<T>, roles: &[Role]) -> Result<(), Status> {
     let certificates = request.peer_certs();
     check_certificate(certificates.as_ref().and_then(|certificates| certificates.first()), roles)
@@ -171,7 +172,7 @@ fn check_certificate(first: Option<&CertificateDer<'_>>, roles: &[Role]) -> Resu
 /// Checks that an address for plain text is on the loopback interface.
 ///
 /// # Errors
-/// [`Error`] for one that other machines can reach.
+/// [`Error`] for an address that other machines can reach.
 pub fn check_plaintext(address: SocketAddr) -> Result<(), Error> {
     if address.ip().is_loopback() {
         Ok(())

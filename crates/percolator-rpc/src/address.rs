@@ -1,4 +1,4 @@
-//! Where a service is: host and port.
+//! Parses the address of a service: host and port.
 
 use std::fmt;
 use std::str::FromStr;
@@ -76,7 +76,7 @@ impl From<std::net::SocketAddr> for Address {
     }
 }
 
-/// The beginning of a text of any length.
+/// The first 80 characters of a text.
 fn truncated(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -1,8 +1,8 @@
-//! What can go wrong before a service answers.
+//! Defines the errors that occur before a service answers.
 
 use std::net::SocketAddr;
 
-/// Why a service could not be started, or a client not be made.
+/// The reason why a service did not start, or a client could not be made.
 ///
 /// ```
 /// use percolator_rpc::Address;
@@ -15,17 +15,17 @@ pub enum Error {
     /// A setting is wrong.
     #[error("{what}: {remedy}")]
     Settings {
-        /// What is wrong.
+        /// The fault.
         what: String,
-        /// What to do about it.
+        /// The remedy.
         remedy: String,
     },
-    /// The address cannot be listened on.
+    /// The process cannot listen on the address.
     #[error("cannot listen on {address} ({why}): choose another address or port")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The error of the operating system.
         why: std::io::Error,
     },
     /// The transport failed.

@@ -1,16 +1,15 @@
-//! Percolator's services over the network: the timestamp oracle, for many processes over one store.
+//! Offers Percolator's services over the network, so that many processes can use one store.
 //!
 //! ```text
-//!   oracle::OracleServer   one of any number of oracle processes; the one that leads answers
-//!   oracle::RemoteOracle   the oracle, seen from a client: batches what its callers ask for
+//!   oracle::OracleServer   one of any number of oracle processes, of which one leads and answers
+//!   oracle::RemoteOracle   a client of the oracle, which batches the requests of its callers
 //!   etcd::EtcdLocks        liveness tokens and advisory locks as leases of an etcd cluster;
 //!                          needs the feature `etcd`
-//!   Tls, Role              mutual TLS for all of them: what a certificate names is what its holder
-//!                          may be
+//!   Tls, Role              mutual TLS for all of them: a certificate names the roles of its holder
 //! ```
 //!
-//! Transports only: who leads, and when it may answer, is decided in `percolator-core`
-//! ([`OracleNode`](percolator_core::OracleNode)), where the tests of that run in virtual time.
+//! This crate only transports. `percolator-core` decides which process leads and when it may
+//! answer ([`OracleNode`](percolator_core::OracleNode)); its tests run in virtual time.
 
 mod address;
 mod error;

@@ -1,4 +1,4 @@
-//! The code that `cargo run -p protocols` generates from the definitions in `proto/`.
+//! Includes the code that `cargo run -p protocols` generates from the definitions in `proto/`.
 
 #![allow(
     missing_docs,

@@ -1,5 +1,5 @@
-//! `percolator-bench all`: every benchmark but `webindex`, the check of the goals, and the document
-//! about all of it.
+//! Implements `percolator-bench all`: it runs every benchmark but `webindex`, checks the goals,
+//! and writes a document about the results.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::check::{Checked, listed};
 use crate::{check, experiments, micro};
 
-/// Those that are benchmarks of their own; beside them are those of `micro`.
+/// The benchmarks with a command of their own. Those of `micro` run too.
 const LARGE: [&str; 5] = ["fig7", "fig8", "fig9", "fig10", "profile"];
 
 /// Every benchmark but `webindex`, those of `micro` included, one after another, and then whether
@@ -98,7 +98,7 @@ impl All {
         }
     }
 
-    /// Which benchmarks are run.
+    /// The benchmarks to run.
     fn names(&self) -> anyhow::Result<Vec<String>> {
         let all: Vec<String> = LARGE.map(str::to_owned).into_iter().chain(micro::names()).collect();
         if let Some(unknown) = self.only.iter().find(|name| !all.contains(name)) {
@@ -112,10 +112,10 @@ impl All {
         })
     }
 
-    /// Runs a benchmark; returns its exit status, if it was not killed.
+    /// Runs a benchmark. Returns its exit status, or `None` if it was killed.
     fn one(&self, name: &str) -> anyhow::Result<Option<i32>> {
         let path = |kind: &str| self.out.join(format!("{name}.{kind}"));
-        // What an earlier run left must not pass for this one's.
+        // Results of an earlier run must not pass for results of this one.
         for left in experiments::files_of(name, &self.out)? {
             std::fs::remove_file(&left).with_context(|| left.display().to_string())?;
         }
@@ -160,7 +160,7 @@ fn publish(
     std::fs::create_dir_all(&plots).with_context(|| plots.display().to_string())?;
     for plot in found.plots() {
         let to = plots.join(plot.file_name().unwrap_or_default());
-        // Not as a copy of the file, which empties a plot that is there already.
+        // Written, not copied: copying a plot onto itself would empty it.
         let svg = std::fs::read_to_string(plot).with_context(|| plot.display().to_string())?;
         write(&to, &svg)?;
     }

@@ -1,38 +1,39 @@
-//! Callers that do something over and over at the same time.
+//! Runs callers that repeat an operation at the same time.
 
 use std::time::{Duration, Instant};
 
 use crate::turns::{Block, Others, Start, nanos};
 
-/// One caller, which owns what it works with.
+/// A caller, which owns the state that it works with.
 pub(crate) trait AsyncCaller: Send + 'static {
-    /// One attempt; whether it came through. All attempts up to that count towards its time.
+    /// Attempts the operation once; true if it succeeded. The time of an operation includes its
+    /// failed attempts.
     fn attempt(&mut self) -> impl Future<Output = anyhow::Result<bool>> + Send;
 
-    /// Whether there is anything left to attempt.
+    /// True if the caller can attempt another operation.
     fn is_ready(&self) -> bool {
         true
     }
 }
 
-/// What callers did in a turn.
+/// The work of all callers in a turn.
 #[derive(Debug)]
 pub(crate) struct Called<C> {
     pub(crate) block: Block,
-    /// How often they tried.
+    /// Number of attempts.
     pub(crate) attempts: u64,
-    /// In the order in which they were given.
+    /// The callers, in their original order.
     pub(crate) callers: Vec<C>,
 }
 
 impl<C> Called<C> {
-    /// Which part of the attempts did not come through.
+    /// The share of the attempts that failed.
     pub(crate) fn conflicts(&self) -> f64 {
         1.0 - self.block.operations as f64 / self.attempts.max(1) as f64
     }
 }
 
-/// Lets callers attempt something over and over for this long, each in a task of its own.
+/// Runs the callers for this long, each in a task of its own.
 pub(crate) async fn call<C: AsyncCaller>(
     others: Others<'_>,
     callers: impl IntoIterator<Item = C>,
@@ -56,7 +57,8 @@ pub(crate) async fn call<C: AsyncCaller>(
     Ok(called)
 }
 
-/// The caller, how long each operation took in nanoseconds, and how often it was attempted.
+/// Repeats the operation. Returns the caller, the nanoseconds of each operation, and the number
+/// of attempts.
 async fn repeat<C: AsyncCaller>(
     mut caller: C,
     since: Instant,
@@ -77,7 +79,7 @@ async fn repeat<C: AsyncCaller>(
     Ok((caller, latencies, attempts))
 }
 
-/// Whether a commit went through; `false` after a conflict.
+/// Returns true if a commit succeeded, `false` after a conflict.
 pub(crate) fn committed<T>(result: percolator::Result<T>) -> anyhow::Result<bool> {
     match result {
         Ok(_) => Ok(true),

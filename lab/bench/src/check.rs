@@ -1,8 +1,8 @@
-//! Whether the project is as fast as it must be: figures of the benchmarks against its goals.
+//! Checks the figures of the benchmarks against the project's goals.
 //!
-//! A benchmark writes what it found to NAME.json; [`ROWS`] says which of its figures is held to
-//! what. The goals are given here and nowhere else: what a benchmark itself writes beside a figure
-//! is not believed. It may have further bars of its own.
+//! A benchmark writes its figures to NAME.json. [`ROWS`] assigns goals to them. The goals are
+//! defined only here: a goal that a benchmark writes beside a figure does not count. A
+//! benchmark may also have bars of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -52,23 +52,23 @@ impl Check {
     }
 }
 
-/// A line each.
+/// Formats each complaint as a line.
 pub(crate) fn listed(complaints: &[String]) -> String {
     complaints.iter().map(|complaint| format!("\n  {complaint}")).collect()
 }
 
-/// Something that must be so fast.
+/// A goal for one figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
-    /// In words.
+    /// The goal in words.
     pub(crate) what: &'static str,
     pub(crate) bar: Bar,
-    /// Where its figure is: the benchmark whose file has it, and its name there.
+    /// The benchmark whose file contains the figure, and the figure's name there.
     pub(crate) benchmark: &'static str,
     pub(crate) figure: &'static str,
-    /// A setting that must be at least this large, for the figure to count.
+    /// A setting and its smallest value at which the figure counts.
     pub(crate) at_size: Option<(&'static str, f64)>,
-    /// What says how far it could be reached at most, in words, and that figure of the same
+    /// An upper limit for the figure: its description in words, and its name in the same
     /// benchmark.
     pub(crate) limit: Option<(&'static str, &'static str)>,
 }
@@ -77,7 +77,7 @@ const fn row(what: &'static str, bar: Bar, benchmark: &'static str, figure: &'st
     Row { what, bar, benchmark, figure, at_size: None, limit: None }
 }
 
-/// What must be reached.
+/// All goals.
 #[rustfmt::skip]
 pub(crate) const ROWS: [Row; 38] = [
     row("snapshot get / raw get, embedded", AtLeast(0.90), "fig8", "get/raw_get"),
@@ -87,7 +87,8 @@ pub(crate) const ROWS: [Row; 38] = [
         ..row("single-cell tx / raw write: two phases", AtLeast(0.40), "fig8", "two_phases/raw_set")
     },
     row("single-cell tx / raw write: default", AtLeast(0.60), "fig8", "tx/raw_set"),
-    // Raw in two layouts: the newest apart, as write records lie, and blind, the faster one.
+    // Raw writes in two layouts: with the newest version apart, like write records, and blind,
+    // which is faster.
     row("single-cell tx / raw blind write: as in the paper", AtLeast(0.15), "fig8", "paper_faithful/raw_set_blind"),
     Row {
         limit: Some(("the two mutations alone come to", "two_mutations/raw_set_blind")),
@@ -122,7 +123,7 @@ pub(crate) const ROWS: [Row; 38] = [
         at_size: Some(("processed", 1_000_000.0)),
         ..row("the same after a million were processed", AtMost(1.2), "scan", "notify_many_processed/notify_few_last scan")
     },
-    // Threads that hand something over are on two processors, or, at best, on one.
+    // Threads that hand over work run on two processors or, in the best case, on one.
     row("write to observer's start / hand-off between two processors, p50", AtMost(5.0), "notify", "start_hinted/hand_off_across p50"),
     row("write from outside to observer's start / hand-off between two processors, p50", AtMost(5.0), "notify", "start_outside/hand_off_across p50"),
     Row {
@@ -152,13 +153,13 @@ pub(crate) const ROWS: [Row; 38] = [
     row("reads / with columns read ahead, long values", AtLeast(10.0), "prefetch", "one_by_one/ahead, long values"),
 ];
 
-/// A row with what was found.
+/// A goal with its measured figure.
 #[derive(Debug)]
 pub(crate) struct Checked {
     row: Row,
-    /// Or why there is no figure.
+    /// The figure, or the reason why there is none.
     found: Result<Estimate, String>,
-    /// How far it could be reached at most, as far as that was measured.
+    /// The upper limit for the figure, if the goal names one.
     limit: Option<Result<Estimate, String>>,
 }
 
@@ -168,17 +169,17 @@ impl Checked {
         Checked { row, found: find(&row, dir), limit }
     }
 
-    /// Whether it is about this figure.
+    /// True if the goal is about this figure.
     pub(crate) fn is_of(&self, benchmark: &str, figure: &str) -> bool {
         self.row.benchmark == benchmark && self.row.figure == figure
     }
 
-    /// Whether there is a figure that counts.
+    /// True if there is a figure that counts.
     pub(crate) fn is_measured(&self) -> bool {
         self.found.is_ok()
     }
 
-    /// How far it could be reached, in words.
+    /// The upper limit, in words.
     pub(crate) fn limit(&self) -> Option<String> {
         let (words, limit) = (self.row.limit?.0, self.limit.as_ref()?.as_ref().ok()?);
         Some(format!("{words} {}", number(limit.median)))
@@ -192,7 +193,7 @@ impl Checked {
         }
     }
 
-    /// The row and why it is not as it must be; `None` if it is, or may be.
+    /// The reason why the goal is not reached. `None` if it is reached, or may be.
     pub(crate) fn complaint(&self) -> Option<String> {
         match (&self.found, self.verdict()) {
             (Err(why), _) => Some(format!("{}: not measured: {why}", self.row.what)),
@@ -223,7 +224,7 @@ impl Checked {
         })
     }
 
-    /// The columns of a table.
+    /// The cells of the goal's row in a table.
     pub(crate) fn cells(&self) -> [String; 5] {
         let (figure, interval) = match &self.found {
             Ok(e) if e.low < e.high => {
@@ -240,15 +241,15 @@ impl Checked {
 /// The headings of [`Checked::cells`].
 pub(crate) const HEADINGS: [&str; 5] = ["goal", "bar", "median", "95 %", "verdict"];
 
-/// All rows, by the files of a directory.
+/// Checks all goals against the files of a directory.
 pub(crate) fn all(dir: &Path) -> Vec<Checked> {
     ROWS.into_iter().map(|row| Checked::of(row, dir)).collect()
 }
 
-/// Fewer blocks than this are too few for a median with an interval.
+/// Fewest blocks for a median with an interval.
 const BLOCKS_MIN: f64 = 10.0;
 
-/// The figure of a row, or why there is none that counts.
+/// Finds the figure of a goal, or the reason why none counts.
 fn find(row: &Row, dir: &Path) -> Result<Estimate, String> {
     let file = format!("{}.json", row.benchmark);
     let text =
@@ -282,7 +283,7 @@ fn find(row: &Row, dir: &Path) -> Result<Estimate, String> {
     estimate().ok_or_else(|| format!("{file}: {:?} was left out", row.figure))
 }
 
-/// The rows in JSON.
+/// The checked goals in JSON.
 pub(crate) fn json(checked: &[Checked]) -> Value {
     let count = |verdict: &str| checked.iter().filter(|row| row.verdict() == verdict).count();
     json!({
@@ -296,7 +297,7 @@ pub(crate) fn json(checked: &[Checked]) -> Value {
     })
 }
 
-/// Prints the rows as a table.
+/// Prints the checked goals as a table.
 pub(crate) fn print(out: Out, checked: &[Checked]) -> std::io::Result<()> {
     let mut header = HEADINGS.map(Column::right);
     header[0] = Column::left(HEADINGS[0]);

@@ -1,4 +1,4 @@
-//! The tree of commands, and the errors that benchmarks know.
+//! Defines the tree of commands, and the errors that benchmarks know.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! The commands, one for each benchmark and for what benchmarks start.
+//! Lists the commands: one for each benchmark, and one for each process that benchmarks start.
 
 use clap::Subcommand;
 use percolator_cli::cmd::serve::ServeRole;
@@ -8,7 +8,7 @@ use percolator_cli::exit::Exit;
 use crate::micro::{self, large_txn};
 use crate::{all, check, fig7, fig8, fig9, fig10, flags, profile, webindex};
 
-/// A benchmark, or what a benchmark starts.
+/// A benchmark, or a process that a benchmark starts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     All(all::All),

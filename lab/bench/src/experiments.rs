@@ -1,8 +1,9 @@
-//! The document about all experiments, made from what the benchmarks wrote, and from nothing else.
+//! Writes the document about all experiments from the benchmarks' results, and from nothing
+//! else.
 //!
-//! Every benchmark left NAME.json, and NAME.svg if it has a plot; `percolator-bench all` left
-//! NAME.run, which says how it was started and how it ended. No figure is written by hand, so none
-//! can be out of date.
+//! Each benchmark leaves NAME.json, and NAME.svg if it has a plot. `percolator-bench all`
+//! leaves NAME.run, with the benchmark's arguments and its end. No figure is written by hand,
+//! so none can be out of date.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::check::{Checked, HEADINGS};
 use crate::report::{left_out, number};
 use crate::tables::{self, FIGURES, figure_row, plain};
 
-/// What is in a directory of results.
+/// The results in a directory.
 #[derive(Debug)]
 pub(crate) struct Found {
     benchmarks: Vec<Benchmark>,
@@ -24,7 +25,7 @@ pub(crate) struct Found {
 struct Benchmark {
     name: String,
     told: Value,
-    /// How it was started, if `percolator-bench all` did that.
+    /// The record of the run, if `percolator-bench all` started it.
     run: Option<Value>,
     plots: Vec<PathBuf>,
 }
@@ -38,7 +39,7 @@ impl Found {
         let mut benchmarks = Vec::new();
         for path in files.iter().filter(|path| is(path, "json")) {
             let (name, told) = (stem(path), read(path)?);
-            // Others, like check.json, are of no benchmark.
+            // Other files, such as check.json, belong to no benchmark.
             if !told["figures"].is_array() {
                 continue;
             }
@@ -48,7 +49,7 @@ impl Found {
             let plots = files.iter().filter(own).cloned().collect();
             benchmarks.push(Benchmark { name, told, run, plots });
         }
-        // The figures of the paper come first, in its order.
+        // The paper's figures come first, in the paper's order.
         benchmarks.sort_by_key(|benchmark| {
             let figure = benchmark.name.strip_prefix("fig").and_then(|n| n.parse::<u32>().ok());
             (figure.unwrap_or(u32::MAX), benchmark.name.clone())
@@ -78,14 +79,14 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Whether a file is of a benchmark: fig7.svg and fig7-rate.svg are of fig7.
+/// True if a file belongs to a benchmark: fig7.svg and fig7-rate.svg belong to fig7.
 fn is_of(benchmark: &str, file: &Path) -> bool {
     let kind = file.extension().unwrap_or_default();
     let rest_is = |rest: &str| rest.is_empty() || (rest.starts_with('-') && kind == "svg");
     stem(file).strip_prefix(benchmark).is_some_and(rest_is)
 }
 
-/// What a benchmark has left in a directory.
+/// The files of a benchmark in a directory.
 pub(crate) fn files_of(benchmark: &str, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = files(dir)?;
     files.retain(|file| {
@@ -100,7 +101,7 @@ fn read(path: &Path) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// The document, in Markdown; plots are at this place before their names.
+/// Writes the document in Markdown. `plots` is the prefix of the plots' file names.
 pub(crate) fn document(found: &Found, checked: &[Checked], plots: &str) -> String {
     let mut text = String::from(
         "# Experiments\n\nMade by `percolator-bench all`, which runs every benchmark but `webindex` \
@@ -127,7 +128,7 @@ fn line(text: &mut String, line: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-/// A row of a table.
+/// Appends a row of a table.
 fn row(text: &mut String, cells: &[String]) {
     let escaped: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     line(text, &format!("| {} |", escaped.join(" | ")));
@@ -143,7 +144,7 @@ fn table(text: &mut String, header: &[&str], rows: impl Iterator<Item = Vec<Stri
 
 fn machine(text: &mut String, found: &Found) {
     line(text, "## Machine\n");
-    // The one that says most; all ran on the same.
+    // The most detailed description of the machine; all benchmarks ran on the same one.
     let machines = || found.benchmarks.iter().map(|benchmark| &benchmark.told["machine"]);
     let first =
         |name: &str| machines().map(|machine| &machine[name]).find(|value| !value.is_null());
@@ -224,7 +225,7 @@ fn goals(text: &mut String, found: &Found, checked: &[Checked]) {
     }
 }
 
-/// Figures that miss a bar of their benchmark's own.
+/// Lists the figures that miss a bar of their own benchmark.
 fn further(text: &mut String, found: &Found, checked: &[Checked]) {
     let mut begun = false;
     for benchmark in &found.benchmarks {
@@ -247,7 +248,7 @@ fn further(text: &mut String, found: &Found, checked: &[Checked]) {
     }
 }
 
-/// Figures that the paper has, too.
+/// Lists the figures that the paper also reports.
 fn paper(text: &mut String, found: &Found, checked: &[Checked]) {
     let rows = found.benchmarks.iter().flat_map(|benchmark| {
         let name = &benchmark.name;
@@ -281,7 +282,7 @@ fn paper(text: &mut String, found: &Found, checked: &[Checked]) {
     table(text, &["benchmark", "figure", "here", "paper", ""], rows.into_iter());
 }
 
-/// Numbers stand as they are.
+/// Marks up a cell as code, unless it is a number.
 fn code(cell: String) -> String {
     if cell.starts_with(|c: char| c.is_ascii_digit()) { cell } else { format!("`{cell}`") }
 }

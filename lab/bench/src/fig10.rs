@@ -1,5 +1,5 @@
-//! Throughput over time while a third of the workers and then the table server are killed (the
-//! paper's Figure 10).
+//! Measures throughput over time while a third of the workers, and then the table server, are
+//! killed (the paper's Figure 10).
 //!
 //! ```text
 //!   workers killed   transactions a second
@@ -9,16 +9,17 @@
 //!   baseline       | a third away     | back     | table server away, back
 //! ```
 //!
-//! One table server, one oracle and the workers are a process each. Killing a process gives its
-//! share of the processors to the others, so each worker has a capacity, a rate that it does not
-//! exceed: what a killed worker could do is lost, as with machines. The capacities together take
-//! about half of the processors, so that those who are left could do more, were they allowed to.
+//! The table server, the oracle and each worker are a process each. Killing a process gives its
+//! share of the processors to the others. So each worker has a capacity, a rate that it does
+//! not exceed. The work of a killed worker is then lost, as it is on separate machines. All
+//! capacities together take about half of the processors, so that the remaining workers could
+//! do more if they were allowed to.
 //!
-//! Every worker logs what it was told is committed before it counts; the throughput is counted from
-//! the logs, and at the end the store is compared with them. A run in which a commit is lost, or
-//! the books are not in order, is void; so is one whose workers were kept from their capacities
-//! before anything was killed. Moving tablets is the store's work and is not measured here: there
-//! is one table server.
+//! Every worker logs a commit after it was acknowledged and before it counts. The throughput
+//! comes from the logs, and at the end the store is compared with them. A run is void if a
+//! commit is lost or the books are not in order. A run is also void if its workers did not
+//! reach their capacities before anything was killed. This benchmark does not measure the
+//! moving of tablets, which is the store's work: there is one table server.
 
 mod cluster;
 mod report;
@@ -47,13 +48,13 @@ use cluster::Cluster;
 use series::Series;
 use settings::Settings;
 
-/// The capacities together, as a share of what the workers reach without: to begin with.
+/// Initial capacities of all workers together, as a share of their rate without capacities.
 const CAPACITY_SHARE: f64 = 0.45;
-/// The share of the processors that they may take, and what is aimed at when they take more.
+/// Largest share of the processors, and the target if the workers exceed it.
 const CPU_SHARE_MAX: f64 = 0.55;
 const CPU_SHARE: f64 = 0.5;
 const CALIBRATIONS_MAX: usize = 5;
-/// Before anything is killed the workers must reach this share of their capacities.
+/// Share of their capacities that the workers must reach before anything is killed.
 const ON_TIME_SHARE: f64 = 0.95;
 
 /// Throughput over time while processes are killed (the paper's Figure 10): a third of the workers,
@@ -138,24 +139,24 @@ impl Benchmark for Fig10 {
 struct Round {
     begin: f64,
     killed: f64,
-    /// The workers are started again.
+    /// The time at which the workers are started again.
     returned: f64,
     table_killed: f64,
-    /// The table server is started again.
+    /// The time at which the table server is started again.
     table_returned: f64,
-    /// It listens.
+    /// The time at which the table server listens.
     table_listens: f64,
     end: f64,
 }
 
-/// What the workers may do.
+/// The workers' capacities.
 #[derive(Debug, Clone, Copy)]
 struct Capacity {
-    /// Transactions a second of all workers without one.
+    /// Transactions a second of all workers without a capacity.
     free: f64,
-    /// Of one worker with one.
+    /// Capacity of one worker, in transactions a second.
     each: f64,
-    /// The share of all processors that all processes take then; `None` where it cannot be had.
+    /// Share of all processors that all processes then take; `None` if it cannot be measured.
     cpu_share: Option<f64>,
 }
 
@@ -167,7 +168,7 @@ struct Outcome {
     all: Series,
     trade_results: Series,
     audit: Audit,
-    /// What the workers said that lived to the end.
+    /// The reports of the workers that lived to the end.
     workers: Vec<Value>,
     loaded_s: f64,
     took_s: f64,
@@ -179,7 +180,7 @@ impl Outcome {
         self.all.rate(round.begin, round.killed)
     }
 
-    /// Why the figures are void, and what to do; `None` if they are not.
+    /// The reason why the figures are void, and the remedy; `None` if they are valid.
     fn void(&self, settings: &Settings) -> Option<(String, &'static str)> {
         if let Some(first) = self.audit.violations.first() {
             let (count, lost) = (self.audit.violations.len(), self.audit.lost);
@@ -214,7 +215,7 @@ async fn run(
     progress.say(0, "loading");
     let mut cluster = Cluster::start(settings, data.path())?;
     let (table, oracle) = cluster.addresses();
-    // Its client ends with it: nobody here but the workers is to notice that servers are away.
+    // This client is dropped at once: only the workers may notice that servers are away.
     Exchange::load(worker::connect(table, oracle).await?, scale).await?;
     let loaded_s = started.elapsed().as_secs_f64();
     cluster.start_workers()?;
@@ -242,7 +243,7 @@ async fn run(
     Ok(Some(Outcome { capacity, rounds, all, trade_results, audit, workers, loaded_s, took_s }))
 }
 
-/// Waits, and says for what.
+/// Waits, and reports the reason for the wait.
 struct Clock<'a> {
     context: &'a Context,
     progress: &'a Progress,
@@ -250,7 +251,7 @@ struct Clock<'a> {
 }
 
 impl Clock<'_> {
-    /// Waits for so many seconds; false after Ctrl-C.
+    /// Waits for this many seconds; false after Ctrl-C.
     async fn wait(&self, seconds: f64, what: &str) -> bool {
         let end = Instant::now() + Duration::from_secs_f64(seconds);
         while let Some(left) = end.checked_duration_since(Instant::now()) {
@@ -264,7 +265,7 @@ impl Clock<'_> {
     }
 }
 
-/// Finds what each worker may do; leaves them at that.
+/// Determines the capacity of each worker, and sets it.
 async fn calibrate(
     clock: &Clock<'_>,
     settings: &Settings,
@@ -315,7 +316,8 @@ async fn calibrate(
     )
 }
 
-/// Baseline, workers killed, workers back, table server killed, table server back.
+/// Runs a round: baseline, workers killed, workers back, table server killed, table server
+/// back.
 async fn round(
     clock: &Clock<'_>,
     settings: &Settings,

@@ -1,18 +1,19 @@
-//! Figure 7: the clustering repository, incremental and in batches (paper section 3.2).
+//! Runs the experiment of Figure 7: the clustering repository, incremental and in batches
+//! (paper section 3.2).
 //!
 //! ```text
-//! rounds   how many documents a second at most, ours and each batch program's, taking turns
-//! sweep    delays at crawl rates up to where ours can no longer keep up; each rate begins with a
+//! rounds   the highest throughput in documents a second: ours and each batch program, in turns
+//! sweep    delays at rising crawl rates, until ours no longer keeps up; each rate begins with a
 //!          copy of the same repository; batch programs run cycle after cycle
 //! fourth   a key added to the running repository, against one more pass
 //! engine   the floor: the same cells put straight into the engine beneath
 //! ```
 //!
-//! Crawl rates are in parts of the repository that arrive while the row-wise batch goes over it
-//! once, with its three passes. In this form the paper's figure does not depend on size or
-//! machines: its passes took a third of an hour, so its 1 % an hour is a third of a percent, and
-//! Percolator's knee at 40 % an hour 0.133 of a repository. Delays do depend on the size, of which
-//! the output says what it was.
+//! Crawl rates are fractions of the repository that arrive during one run of the row-wise
+//! batch, with its three passes. In this form the paper's figure depends neither on size nor on
+//! machines. The paper's passes took a third of an hour, so its 1 % an hour is a third of a
+//! percent here. Its Percolator's knee at 40 % an hour is 0.133 of a repository. Delays do
+//! depend on the size, which the output states.
 
 mod alone;
 mod duckdb;
@@ -49,20 +50,20 @@ use rivals::{Cycle, Cycled, Purpose, Rival, Traits};
 
 pub(crate) use alone::{ALONE, alone};
 
-/// The crawl rates: the paper's 1, 5, 18, 30, 35 and 45 % an hour, at three times three passes an
-/// hour.
+/// The crawl rates: the paper's 1, 5, 18, 30, 35 and 45 % an hour, at three runs of three
+/// passes an hour.
 const SHARES: [f64; 6] = [0.003, 0.02, 0.06, 0.10, 0.12, 0.15];
-/// If none of these is too much, each further one is this many times the one before.
+/// Factor between further rates, if none of these is too high.
 const FURTHER: f64 = 1.25;
-/// How many further ones there are at most.
+/// Most further rates.
 const FURTHER_MAX: usize = 12;
-/// How many rates beyond the knee are measured.
+/// Number of rates that are measured beyond the knee.
 const SATURATED_MAX: usize = 2;
-/// By how much a repository may grow at one rate: the larger, the more of its keys are known.
+/// Largest growth of a repository at one rate: in a larger one, more keys are known.
 const GROWTH_MAX: f64 = 0.25;
-/// The shortest time at one rate, unless less was asked for.
+/// Shortest time at one rate, unless the flag asks for less.
 const WINDOW_MIN: Duration = Duration::from_secs(2);
-/// Threads of each batch program, and what "two cores" means here.
+/// Threads of each batch program, and the meaning of "two cores" here.
 const THREADS: usize = 2;
 
 /// A repository of documents clustered as they arrive, against batches (the paper's Figure 7).
@@ -110,12 +111,12 @@ impl Fig7 {
         self.documents.unwrap_or(self.common.sized(100_000, 2_000_000))
     }
 
-    /// The longest time at one rate.
+    /// Longest time at one rate.
     fn window(&self) -> Duration {
         Duration::from_secs_f64(self.seconds.unwrap_or(self.common.sized(4.0, 60.0)))
     }
 
-    /// How long it warms up before.
+    /// Time for warming up before.
     fn warm(&self) -> Duration {
         Duration::from_secs_f64(self.common.sized(1.0, 5.0)).min(self.window() / 2)
     }
@@ -125,7 +126,7 @@ impl Fig7 {
         Served { durability, workers, loaders }
     }
 
-    /// Documents of one block that is measured as fast as it goes.
+    /// Documents of one block in the measurement of the highest throughput.
     fn block(&self) -> u64 {
         (self.documents() / 40).clamp(5_000, 50_000).min(self.documents())
     }
@@ -174,7 +175,7 @@ impl Benchmark for Fig7 {
     }
 }
 
-/// What a batch program came to.
+/// The results of a batch program.
 #[derive(Debug)]
 struct RivalOutcome {
     name: &'static str,
@@ -182,11 +183,11 @@ struct RivalOutcome {
     swept: Vec<(f64, Cycled)>,
 }
 
-/// One turn of everyone.
+/// One turn of every program.
 #[derive(Debug)]
 struct Round {
     ours: Work,
-    /// In the order of [`Outcome::rivals`].
+    /// The cycles, in the order of [`Outcome::rivals`].
     rivals: Vec<Cycle>,
 }
 
@@ -197,9 +198,9 @@ struct Outcome {
     first_shape: Shape,
     rounds: Vec<Round>,
     rivals: Vec<RivalOutcome>,
-    /// Which of them ours is held to.
+    /// Index of the rival that our goals compare with.
     goal: usize,
-    /// Peers that are missing, why, and what to do.
+    /// The missing peers, each with the reason and the remedy.
     missing: Vec<String>,
     duckdb: Option<String>,
     offered: Vec<(f64, Offered)>,
@@ -228,7 +229,7 @@ fn passes_s(rounds: &[Round], rival: usize) -> f64 {
     quantile(&cycles, 0.5).unwrap_or(f64::NAN)
 }
 
-/// What a run works with.
+/// The state of a run.
 struct Run<'a> {
     context: &'a Context,
     settings: &'a Fig7,
@@ -287,7 +288,7 @@ impl Run<'_> {
         self.conditions.push(Condition::new(name, holds, found));
     }
 
-    /// Our repository must be clustered as the rule says.
+    /// Records the conditions that our repository is clustered by the rule.
     fn check(&mut self, what: &str, documents: u64, check: Check, keys: usize) {
         let Check { waiting, wrong, shape, .. } = check;
         let exact = check.documents == documents && waiting == 0 && wrong == 0;
@@ -336,7 +337,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Loads the repository that all else begins with.
+    /// Loads the repository with which all other parts begin.
     async fn first_load(&mut self) -> anyhow::Result<(Work, Shape)> {
         self.say("loading our repository");
         let mut ours =
@@ -351,7 +352,7 @@ impl Run<'_> {
     async fn rounds(&mut self, rivals: &mut [Rival]) -> anyhow::Result<Option<Vec<Round>>> {
         let mut ours = self.open("rounds").await?;
         let mut random = SmallRng::seed_from_u64(self.settings.common.seed);
-        // We come after all rivals.
+        // The last index stands for our own program.
         let mut order: Vec<usize> = (0..=rivals.len()).collect();
         let mut rounds = Vec::new();
         for round in 0..=self.settings.rounds {
@@ -382,7 +383,7 @@ impl Run<'_> {
         Ok(Some(rounds))
     }
 
-    /// Raises the crawl rate until it is too much.
+    /// Raises the crawl rate until it is too high.
     async fn sweep(&mut self, passes: f64) -> anyhow::Result<Option<Vec<(f64, Offered)>>> {
         let mut offered: Vec<(f64, Offered)> = Vec::new();
         let further = (1..=FURTHER_MAX as i32).map(|n| SHARES[5] * FURTHER.powi(n));

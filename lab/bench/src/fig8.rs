@@ -1,19 +1,21 @@
-//! Figure 8: reads and writes of single cells, transactional over raw (paper section 3.2).
+//! Runs the experiment of Figure 8: reads and writes of single cells, transactional over raw
+//! (paper section 3.2).
 //!
 //! ```text
 //! cells      a copy of the cells: raw, in transactions, or a peer's; reads and writes of it
-//! embedded   the stores in this process, and which of their optimisations are on
+//! embedded   the stores in this process, with their optimisations
 //! remote     our server and Google's emulator, over loopback
 //! postgres   a peer
-//! caller     who works on them, and how
+//! caller     a caller that reads and writes cells
 //! bed        all copies, and the arms
-//! ladder     what a transaction asks of the store, from the paper's form to the default
+//! ladder     a transaction's requests to the store, from the paper's form to the default
 //! alone      one arm in a process of its own, for `percolator-bench profile`
 //! report     figures, their bars, the plot
 //! ```
 //!
-//! All arms take turns in one run. Each that writes has a copy of its own, so that what one leaves
-//! behind costs no other; all data stay in memory. At the end every cell of every copy is read.
+//! All arms take turns in one run. Each arm that writes has a copy of its own, so that
+//! leftovers of one do not slow another. All data stay in memory. At the end every cell of
+//! every copy is read.
 
 mod alone;
 mod bed;
@@ -45,7 +47,7 @@ use caller::Caller;
 pub(crate) use caller::{CELLS_MAX, TEN};
 use cells::Held;
 
-/// Most callers: PostgreSQL has a connection for each.
+/// Most callers: PostgreSQL needs a connection for each.
 const CALLERS_MAX: usize = 128;
 
 /// Something beside the stores of this process.
@@ -91,7 +93,7 @@ pub(crate) struct Fig8 {
     data: Option<PathBuf>,
 }
 
-/// Whether all that was written could be read.
+/// The result of reading all cells at the end.
 #[derive(Debug, Clone, Copy, Default)]
 struct Check {
     copies: usize,
@@ -106,7 +108,7 @@ struct Outcome {
     arms: Vec<Measured>,
     ladder: Vec<ladder::Step>,
     check: Check,
-    /// What was left out, and how to get it.
+    /// The parts that were left out, each with the remedy.
     missing: Vec<String>,
 }
 
@@ -117,7 +119,7 @@ impl Benchmark for Fig8 {
 
     async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
         within("callers", self.callers, 1..=CALLERS_MAX)?;
-        // Callers share no cell, and a larger transaction writes several.
+        // Each caller needs a cell of its own, and a larger transaction writes several.
         within("cells", self.cells, self.callers.max(TEN)..=CELLS_MAX)?;
         let turns = self.measure.turns(10.0)?;
         let place = Place::of(self.data.as_deref())?;
@@ -154,7 +156,7 @@ impl Fig8 {
     }
 }
 
-/// One turn of an arm.
+/// Runs one turn of an arm.
 async fn turn(
     arm: &Arm,
     start: Start<'_>,

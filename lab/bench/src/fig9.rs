@@ -1,17 +1,17 @@
-//! A TPC-E-like brokerage, measured (the paper's Figure 9).
+//! Measures a TPC-E-like brokerage (the paper's Figure 9).
 //!
 //! ```text
 //!   embedded_1   store, clients and market in one process, on one core
 //!   embedded_2   the same process on two cores
-//!   small_2      an eighth of the customers, on two cores: what size costs
+//!   small_2      an eighth of the customers, on two cores: the effect of size
 //!   rpc_2        store and oracle in processes of their own, over gRPC, all on the same two cores
 //!   postgres_2   PostgreSQL over a unix socket, each transaction one function in PL/pgSQL, all on
 //!                the same two cores
 //! ```
 //!
-//! The arms take turns in short blocks; processor time is that of all processes of an arm. A run
-//! whose books are not in order at the end is void, and so is one whose requests were sent late
-//! whenever latencies were measured.
+//! The arms take turns in short blocks. Processor time is that of all processes of an arm. A
+//! run is void if its books are not in order at the end. It is also void if every measurement
+//! of latencies sent its requests late.
 
 mod chart;
 mod report;
@@ -38,16 +38,16 @@ use crate::system;
 
 pub(crate) use store::Store;
 
-/// Blocks of an arm, at least, and how long one takes, at most.
+/// Fewest blocks of an arm, and the longest time of one.
 const BLOCKS_MIN: usize = 10;
 const BLOCK_S_MAX: f64 = 2.0;
-/// Requests at a rate come at this share of what the arm did in the closed loop.
+/// Rate of open-loop requests, as a share of the arm's closed-loop rate.
 const OPEN_SHARE: f64 = 0.5;
-/// And then, in the full form, at these.
+/// Further shares in the full form.
 const HIGHER_SHARES: [f64; 2] = [0.75, 0.9];
-/// For how long, compared with the closed loop; at the higher shares together.
+/// Length of the open loop, as a share of the closed loop's; for the higher shares together.
 const OPEN_TIME: f64 = 0.4;
-/// How often latencies are measured at most, until no request was sent late.
+/// Most measurements of latencies, until one sends no request late.
 const OPEN_TRIES: usize = 3;
 
 /// A TPC-E-like brokerage (the paper's Figure 9): embedded on one and two cores, over RPC, and the
@@ -138,7 +138,7 @@ impl Benchmark for Fig9 {
 struct Arm {
     store: Store,
     cores: usize,
-    /// What each block did, as the driver said it, with the machine's load.
+    /// The driver's report about each block, with the machine's load.
     blocks: Vec<Value>,
 }
 
@@ -147,22 +147,22 @@ impl Arm {
         format!("{}_{}", self.store.name(), self.cores)
     }
 
-    /// A number of each block.
+    /// A number from each block.
     fn each(&self, of: impl Fn(&Value) -> Option<f64>) -> Vec<f64> {
         self.blocks.iter().filter_map(of).collect()
     }
 }
 
-/// What came of a store.
+/// The results of a store.
 #[derive(Debug)]
 struct Stored {
     store: Store,
     loaded_s: Option<f64>,
-    /// Requests at half of the rate of the closed loop.
+    /// The open loop at half of the closed loop's rate.
     open: Value,
-    /// The same before, discarded because requests were sent late.
+    /// Earlier open loops, discarded because requests were sent late.
     late: Vec<Value>,
-    /// Requests at higher shares of it.
+    /// Open loops at higher shares.
     higher: Vec<(f64, Value)>,
     /// Violations, and types of transactions by arm.
     end: Value,
@@ -173,13 +173,13 @@ struct Stored {
 struct Outcome {
     arms: Vec<Arm>,
     stores: Vec<Stored>,
-    /// What was left out, and how to get it.
+    /// The parts that were left out, each with the remedy.
     missing: Vec<String>,
     took_s: f64,
 }
 
 impl Outcome {
-    /// Why the figures are void, and what to do; `None` if they are not.
+    /// The reason why the figures are void, and the remedy; `None` if they are valid.
     fn void(&self) -> Option<(String, &'static str)> {
         for stored in &self.stores {
             let found = stored.end["violations"].as_array().map_or(&[][..], Vec::as_slice);
@@ -213,8 +213,8 @@ impl Outcome {
     }
 }
 
-/// By how many milliseconds one request in two, and one in a hundred, were sent late at least, and
-/// the same of what they took.
+/// The generator's lateness at the median and the 99th percentile, in milliseconds, and the
+/// same of the latencies.
 fn lateness_ms(open: &Value) -> [[f64; 2]; 2] {
     [["lateness_p50_ms", "lateness_p99_ms"], ["p50_ms", "p99_ms"]]
         .map(|names| names.map(|name| open[name].as_f64().unwrap_or_default()))
@@ -226,7 +226,7 @@ fn sent_late(open: &Value) -> bool {
 }
 
 /// Measures latencies again while requests are sent late, a few times at most. Returns the last
-/// ones, and those before.
+/// measurement and the earlier ones.
 fn in_time(
     mut measure: impl FnMut() -> anyhow::Result<Value>,
 ) -> anyhow::Result<(Value, Vec<Value>)> {
@@ -295,7 +295,7 @@ impl Fig9 {
         Ok(Some(Outcome { arms, stores: ended, missing, took_s }))
     }
 
-    /// Requests at a rate, by what the store reached without one; then it ends.
+    /// Sends requests at a share of the store's closed-loop rate, then ends the store.
     fn latencies(
         &self,
         store: Store,
@@ -319,7 +319,7 @@ impl Fig9 {
     }
 }
 
-/// The blocks of all arms in turns; the first round warms up. False after Ctrl-C.
+/// Runs the blocks of all arms in turns. The first round warms up. False after Ctrl-C.
 fn closed(
     context: &Context,
     settings: &Fig9,
@@ -348,7 +348,7 @@ fn closed(
             if arm.store == Store::Embedded && !cores.is_empty() {
                 driver.move_to(&cores[..arm.cores])?;
             }
-            // The round that warms up counts under no arm's name.
+            // The warm-up round counts under no arm's name.
             let name = if round == 0 { "" } else { &name };
             let request = json!({ "closed": settings.block_s(), "name": name });
             let mut block = driver.ask(&request)?;

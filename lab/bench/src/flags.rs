@@ -1,4 +1,4 @@
-//! Flags that benchmarks have in common, and what becomes of a benchmark's report.
+//! Defines the flags that benchmarks share, and writes a benchmark's report.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use crate::Turns;
 use crate::report::Report;
 use crate::system::Load;
 
-/// A benchmark, by its settings.
+/// A benchmark with its settings.
 pub(crate) trait Benchmark {
     fn common(&self) -> &Common;
 
@@ -20,7 +20,7 @@ pub(crate) trait Benchmark {
     async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>>;
 }
 
-/// Measures, and tells what was found.
+/// Runs a benchmark, and reports its results.
 pub(crate) async fn run(context: &Context, benchmark: &impl Benchmark) -> anyhow::Result<Exit> {
     let common = benchmark.common();
     common.prepare(context)?;
@@ -66,12 +66,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// One of two defaults.
+    /// Chooses between two defaults.
     pub(crate) fn sized<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// Makes the directory for the results: before the run, which may be long.
+    /// Creates the directory for the results before the run, which may be long.
     fn prepare(&self, context: &Context) -> anyhow::Result<()> {
         if let Some(out) = &self.out {
             std::fs::create_dir_all(out).map_err(|error| {
@@ -97,7 +97,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// How long the arms take turns: in a full run so many seconds, if not said otherwise.
+    /// The length of the arms' turns: the flag, or the default of a full or a quick run.
     pub(crate) fn turns(&self, full: f64) -> anyhow::Result<Turns> {
         let seconds = self.seconds.unwrap_or(self.common.sized(2.0, full));
         within("seconds", seconds, 0.01..=600.0)?;
@@ -118,7 +118,7 @@ pub(crate) fn within<T: PartialOrd + Display>(
     Err(Failure::usage(format!("--{flag} {value}"), help))
 }
 
-/// Refuses a brokerage that cannot be.
+/// Refuses an impossible brokerage.
 pub(crate) fn brokerage(customers: u64, seed: u64) -> anyhow::Result<tpce::Scale> {
     let scale = tpce::Scale::new(customers, seed);
     scale.check().map_err(|error| {
@@ -127,21 +127,21 @@ pub(crate) fn brokerage(customers: u64, seed: u64) -> anyhow::Result<tpce::Scale
     Ok(scale)
 }
 
-/// Where a benchmark's data goes.
+/// The place of a benchmark's data.
 #[derive(Debug)]
 pub(crate) enum Place {
     Named(PathBuf),
-    /// Removed at the end.
+    /// A directory that is removed at the end.
     Temporary(tempfile::TempDir),
 }
 
 impl Place {
-    /// A temporary directory.
+    /// Creates a temporary directory.
     pub(crate) fn temporary() -> anyhow::Result<Self> {
         Ok(Place::Temporary(tempfile::Builder::new().prefix("percolator-bench-").tempdir()?))
     }
 
-    /// An empty directory of this name, or a temporary one.
+    /// Uses an empty directory of this name, or a temporary one.
     pub(crate) fn of(named: Option<&Path>) -> anyhow::Result<Self> {
         let Some(dir) = named else { return Place::temporary() };
         if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
@@ -157,7 +157,7 @@ impl Place {
         Ok(Place::Named(dir.to_owned()))
     }
 
-    /// The place of a part of the data.
+    /// The path of a part of the data.
     pub(crate) fn join(&self, part: &str) -> PathBuf {
         self.dir().join(part)
     }

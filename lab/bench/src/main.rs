@@ -1,24 +1,24 @@
-//! The command `percolator-bench`: what is measured, and how.
+//! Runs the command `percolator-bench`, which measures Percolator.
 //!
-//! All arms of a benchmark run in one process and take turns in short blocks, so that whatever else
-//! the machine does falls on all of them; ratios are taken within a round, and the median over the
-//! rounds is reported with its 95 % interval.
+//! All arms of a benchmark run in one process and take turns in short blocks, so that other
+//! load affects all of them. Ratios are taken within a round. The report has the
+//! median over the rounds with its 95 % interval.
 //!
 //! ```text
 //!   cli, cmd             the tree of commands, and the errors that benchmarks know
-//!   flags                flags that benchmarks share, and what becomes of a report
-//!   fig7 to fig10        the paper's figures: their flags, what their arms do, what they found
+//!   flags                flags that benchmarks share; writing a report
+//!   fig7 to fig10        the paper's figures: flags, arms, results
 //!   micro                small benchmarks, each of one mechanism
 //!   profile              counts instructions and allocations
 //!   webindex             two runs of the whole application; no arms
-//!   turns, callers       the arms take turns; callers that do something at the same time
+//!   turns, callers       turns of the arms; callers that repeat an operation at the same time
 //!   report, tables       arms, figures and conditions, as JSON and as tables
 //!   all, check, experiments
-//!                        what all of them found: against the goals, and as a document
-//!   statistics, system   medians; what the operating system says
+//!                        the results of all: against the goals, and as a document
+//!   statistics, system   medians; the operating system's figures
 //!   server               a role of this program in a process of its own
-//!   processes, priority  processes of this program that drive a store; who gets a processor first
-//!   spy                  a store that counts what is asked of it
+//!   processes, priority  processes of this program that drive a store; priorities of threads
+//!   spy                  a store that counts its requests
 //! ```
 
 mod all;
@@ -48,8 +48,8 @@ mod webindex;
 
 use turns::Turns;
 
-/// Many small buffers are allocated on one thread and freed on another; with the system's allocator
-/// that alone takes a quarter of the time of `percolator demo`.
+/// Many small buffers are allocated on one thread and freed on another. With the system's
+/// allocator, that alone takes a quarter of the time of `percolator demo`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

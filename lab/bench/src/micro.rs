@@ -1,15 +1,15 @@
-//! Small benchmarks, each of one mechanism: the arms of `percolator-bench micro`.
+//! Runs small benchmarks, each of one mechanism: the arms of `percolator-bench micro`.
 //!
 //! ```text
 //!   batching    requests that wait for those of other transactions
 //!   large_txn   large transactions, and many at once
-//!   notify      how soon and how often observers run
+//!   notify      the delay and the rate of observers' runs
 //!   oracle      timestamps, batched and not
 //!   prefetch    counts reads; nothing is timed
 //!   resolve     locks that dead clients left
 //!   rpc         transactions against the requests that they consist of
 //!   scan        scans of snapshots, and of notifications
-//!   bed         what they share
+//!   bed         stores, keys and values that they share
 //! ```
 
 mod batching;
@@ -49,7 +49,7 @@ pub(crate) struct Micro {
     arm: Option<Arm>,
 }
 
-/// One of them.
+/// The small benchmarks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Arm {
     Batching(batching::Batching),
@@ -62,7 +62,7 @@ pub(crate) enum Arm {
     Scan(scan::Scan),
 }
 
-/// The names of all.
+/// The names of all small benchmarks.
 pub(crate) fn names() -> Vec<String> {
     let command = Arm::augment_subcommands(clap::Command::new("micro"));
     command.get_subcommands().map(|arm| arm.get_name().to_owned()).collect()
@@ -83,7 +83,7 @@ impl Micro {
         }
     }
 
-    /// The exit status is that of the first that fails.
+    /// Runs all of them. The exit status is that of the first that fails.
     fn all(&self, context: &Context) -> anyhow::Result<Exit> {
         let program = std::env::current_exe().context("this program's own file")?;
         let mut first = Exit::Done;

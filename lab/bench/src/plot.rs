@@ -1,23 +1,24 @@
-//! Plots as SVG: lines and points over two axes ([`Chart`]), and groups of bars ([`Bars`]).
+//! Draws plots as SVG: lines and points over two axes ([`Chart`]), and groups of bars
+//! ([`Bars`]).
 //!
 //! ```text
-//! plot    what a plot is made of: plain data, no drawing
-//! scale   where a value lies on an axis, which values are labelled, and how
+//! plot    the parts of a plot: plain data, no drawing
+//! scale   positions on an axis, and the choice and format of labels
 //! chart   draws lines, points, error bars
 //! bars    draws groups of bars
 //! svg     elements, escaping, the style sheet
 //! ```
 //!
-//! Written here rather than taken from a crate: a plot must be readable on a light and on a dark
-//! page, which takes a style sheet with both sets of colours, and the crates that draw SVG without
-//! further dependencies write fixed colours into every element. The rest is arithmetic.
+//! No crate is used for this. A plot must be readable on a light and on a dark page, which
+//! takes a style sheet with two sets of colours. Crates that draw SVG without further
+//! dependencies write fixed colours into every element. The rest is arithmetic.
 //!
-//! A plot has the paper's own points beside ours where the paper has any: [`Role`] gives each kind
-//! of series its look, the same in every experiment. Colours differ in lightness as well, and each
-//! series has a marker of its own.
+//! A plot shows the paper's own points beside ours, if the paper has any. [`Role`] gives each
+//! kind of series its look, the same in every experiment. Colours also differ in lightness, and
+//! each series has a marker of its own.
 //!
-//! Values that an axis cannot show (not finite, or not positive on a logarithmic axis) are left
-//! out.
+//! Values that an axis cannot show are left out: those that are not finite, or not positive on
+//! a logarithmic axis.
 //!
 //! ```ignore
 //! let ours = vec![Point::at(1.0, 0.002).between(0.001, 0.02)];
@@ -45,13 +46,13 @@ use crate::statistics::Estimate;
 /// Lines and points over two axes.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
-    /// What the plot shows.
+    /// The title of the plot.
     pub(crate) title: String,
-    /// With what, and where: one or two sentences, wrapped.
+    /// The setting of the measurement: one or two sentences, wrapped.
     pub(crate) subtitle: String,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// Drawn in this order, the last on top.
+    /// The series, drawn in this order, the last on top.
     pub(crate) series: Vec<Series>,
     pub(crate) references: Vec<Reference>,
 }
@@ -59,25 +60,25 @@ pub(crate) struct Chart {
 /// Groups of bars: one bar for each series in each group.
 #[derive(Debug, Clone)]
 pub(crate) struct Bars {
-    /// What the plot shows.
+    /// The title of the plot.
     pub(crate) title: String,
-    /// With what, and where: one or two sentences, wrapped.
+    /// The setting of the measurement: one or two sentences, wrapped.
     pub(crate) subtitle: String,
     pub(crate) y: Axis,
-    /// What stands below the groups.
+    /// The labels below the groups.
     pub(crate) groups: Vec<String>,
     pub(crate) series: Vec<BarSeries>,
-    /// Horizontal ones.
+    /// Horizontal reference lines.
     pub(crate) references: Vec<Reference>,
 }
 
-/// An axis: what it measures, and how.
+/// An axis: its label, scale and unit.
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
     pub(crate) label: String,
     pub(crate) scale: Scale,
     pub(crate) unit: Unit,
-    /// The ends; those of the data, rounded outwards, if not given.
+    /// The ends of the axis. `None` means those of the data, rounded outwards.
     pub(crate) ends: Option<(f64, f64)>,
 }
 
@@ -87,48 +88,48 @@ pub(crate) enum Scale {
     Log,
 }
 
-/// How numbers on an axis, and on bars, are written.
+/// The format of numbers on an axis and on bars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// `0.25`, `1,500`, `2M`.
     Plain,
-    /// Of seconds: `20 ms`, `3 s`.
+    /// Seconds: `20 ms`, `3 s`.
     Seconds,
-    /// Of percent: `5 %`.
+    /// Percent: `5 %`.
     Percent,
 }
 
 /// A line, or points without one.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
-    /// In the legend.
+    /// The name in the legend.
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) stroke: Stroke,
     pub(crate) points: Vec<Point>,
 }
 
-/// What joins the points of a series.
+/// The line that joins the points of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stroke {
     Solid,
     Dashed,
-    /// Nothing: points alone.
+    /// No line, only points.
     None,
 }
 
-/// Whose figures these are. The number tells several of one kind apart.
+/// The origin of a series. The number distinguishes several of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// This project's.
+    /// Measured figures of this project.
     Ours(usize),
-    /// Of something else that ran beside it.
+    /// Measured figures of another system.
     Peer(usize),
-    /// The paper's own, read from its text and figures.
+    /// The paper's figures, read from its text and plots.
     Paper(usize),
 }
 
-/// A point, with how far the value spreads.
+/// A point, with the spread of its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Point {
     pub(crate) x: f64,
@@ -139,14 +140,14 @@ pub(crate) struct Point {
 /// The bars of one colour.
 #[derive(Debug, Clone)]
 pub(crate) struct BarSeries {
-    /// In the legend.
+    /// The name in the legend.
     pub(crate) name: String,
     pub(crate) role: Role,
-    /// One for each group; without one, the others of the group close up.
+    /// One bar for each group. If it is missing, the others of the group close up.
     pub(crate) values: Vec<Option<Bar>>,
 }
 
-/// A bar, with how far the value spreads.
+/// A bar, with the spread of its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bar {
     pub(crate) value: f64,
@@ -162,24 +163,24 @@ pub(crate) struct Reference {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Line {
-    /// Vertical, at this value of the first axis.
+    /// A vertical line, at this value of the first axis.
     X(f64),
-    /// Horizontal, at this value of the second.
+    /// A horizontal line, at this value of the second axis.
     Y(f64),
 }
 
 impl Axis {
-    /// With equal steps.
+    /// Creates an axis with equal steps.
     pub(crate) fn linear(label: impl Into<String>, unit: Unit) -> Self {
         Axis { label: label.into(), scale: Scale::Linear, unit, ends: None }
     }
 
-    /// With equal factors.
+    /// Creates an axis with equal factors.
     pub(crate) fn log(label: impl Into<String>, unit: Unit) -> Self {
         Axis { label: label.into(), scale: Scale::Log, unit, ends: None }
     }
 
-    /// From one value to another, whatever the data are.
+    /// Sets the ends of the axis, whatever the data.
     pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
         self.ends = Some((low, high));
         self
@@ -187,17 +188,17 @@ impl Axis {
 }
 
 impl Series {
-    /// Points that are joined.
+    /// Creates a series of joined points.
     pub(crate) fn line(name: impl Into<String>, role: Role, points: Vec<Point>) -> Self {
         Series { name: name.into(), role, stroke: Stroke::Solid, points }
     }
 
-    /// Points joined by a dashed line.
+    /// Creates a series of points joined by a dashed line.
     pub(crate) fn dashed(name: impl Into<String>, role: Role, points: Vec<Point>) -> Self {
         Series { name: name.into(), role, stroke: Stroke::Dashed, points }
     }
 
-    /// Points alone.
+    /// Creates a series of points without a line.
     pub(crate) fn points(name: impl Into<String>, role: Role, points: Vec<Point>) -> Self {
         Series { name: name.into(), role, stroke: Stroke::None, points }
     }
@@ -208,7 +209,7 @@ impl Point {
         Point { x, y, spread: None }
     }
 
-    /// With an error bar.
+    /// Adds an error bar.
     pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
         self.spread = Some((low, high));
         self
@@ -220,7 +221,7 @@ impl Bar {
         Bar { value, spread: None }
     }
 
-    /// With an error bar.
+    /// Adds an error bar.
     pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
         self.spread = Some((low, high));
         self
@@ -234,12 +235,12 @@ impl From<Estimate> for Bar {
 }
 
 impl Reference {
-    /// A vertical line.
+    /// Creates a vertical line.
     pub(crate) fn x(at: f64, label: impl Into<String>) -> Self {
         Reference { line: Line::X(at), label: label.into() }
     }
 
-    /// A horizontal line.
+    /// Creates a horizontal line.
     pub(crate) fn y(at: f64, label: impl Into<String>) -> Self {
         Reference { line: Line::Y(at), label: label.into() }
     }

@@ -1,18 +1,19 @@
-//! Who gets a processor first: what serves must not keep whoever measures it waiting.
+//! Sets priorities, so that threads that serve do not keep the measuring threads waiting.
 
 use crate::system;
 
-/// How nice those are that serve. A thread of lower priority gives way when another one wakes; one
-/// of the same keeps its processor for a time slice, some milliseconds.
+/// The nice value of threads that serve. A thread of lower priority gives way when another one
+/// wakes. A thread of the same priority keeps its processor for a time slice of some
+/// milliseconds.
 const NICE: i32 = 10;
 
-/// From now on this thread, and those that it starts, get a processor before all other threads of
-/// this process and of every process that comes from it. For those there is no way back: it takes
-/// no privileges to be nice, but some to be so no longer.
+/// Gives this thread, and those that it will start, priority over all other threads of this
+/// process and its descendants. Those cannot go back: raising a priority again takes
+/// privileges.
 ///
-/// Processes in sessions of their own, as those of PostgreSQL are, compete as whole sessions and
-/// are as they were. What cannot be made to give way stays as it is, too; the lateness of whoever
-/// measures will tell.
+/// Processes in sessions of their own, such as PostgreSQL's, compete as whole sessions and do
+/// not change. Some others cannot be lowered either. In both cases the measured lateness of the
+/// generator shows the effect.
 #[cfg(target_os = "linux")]
 pub(crate) fn go_before_all_others() {
     let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
@@ -23,7 +24,8 @@ pub(crate) fn go_before_all_others() {
     }
 }
 
-/// Elsewhere the lateness of whoever measures has to tell.
+/// On other systems nothing is changed; the measured lateness of the generator shows the
+/// effect.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn go_before_all_others() {}
 
@@ -35,7 +37,7 @@ fn lower(process: u32, chosen: impl Fn(rustix::process::Pid) -> bool) {
         let id = entry.file_name().to_string_lossy().parse().ok();
         let thread = id.and_then(rustix::process::Pid::from_raw);
         if let Some(thread) = thread.filter(|thread| chosen(*thread)) {
-            // It may have ended meanwhile.
+            // The thread may have ended meanwhile.
             let _ = rustix::process::setpriority_process(Some(thread), NICE);
         }
     }
@@ -50,7 +52,8 @@ mod tests {
     #[test]
     fn all_threads_but_this_one_and_its_children_become_nice() {
         let nice = || rustix::process::getpriority_process(None).unwrap();
-        // Not the thread of the test: those of other tests would become nicer than it.
+        // On a new thread: otherwise threads of other tests would get a lower priority than
+        // this one.
         std::thread::spawn(move || {
             let (go, wait) = channel::<()>();
             let (ready, started) = channel();

@@ -1,4 +1,4 @@
-//! Processes of this program that drive a store, and the cores they run on.
+//! Runs processes of this program that drive a store, and binds them to cores.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -10,22 +10,23 @@ use percolator_torture::Victim;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// How long a driver may take to end.
+/// Longest time for a driver to end.
 const END_MAX: Duration = Duration::from_secs(30);
-/// How often a driver is moved at most: taskset fails when a thread ends meanwhile.
+/// Most attempts to move a driver: taskset fails if a thread ends meanwhile.
 const MOVE_TRIES: usize = 5;
 
-/// A process that drives a store: `percolator-bench ROLE`. Requests and answers are lines of JSON.
+/// A process that drives a store: `percolator-bench ROLE`. Requests and answers are lines of
+/// JSON.
 #[derive(Debug)]
 pub(crate) struct Driver {
     process: Victim,
-    /// `None` when it is to end.
+    /// The process's input; `None` once it should end.
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
 impl Driver {
-    /// Starts it on some cores, or on all of them.
+    /// Starts the process on some cores, or on all of them.
     pub(crate) fn start<S: AsRef<OsStr>>(
         role: &str,
         arguments: impl IntoIterator<Item = S>,
@@ -49,7 +50,7 @@ impl Driver {
         Ok(Driver { process, stdin, stdout })
     }
 
-    /// Moves all of its threads, and those that come, to some cores.
+    /// Moves all of its threads, present and future, to some cores.
     pub(crate) fn move_to(&self, cores: &[usize]) -> anyhow::Result<()> {
         let mut taskset = Command::new("taskset");
         taskset.args(["-a", "-p", "-c", &list(cores), &self.process.id().to_string()]);
@@ -62,19 +63,19 @@ impl Driver {
         anyhow::bail!("taskset could not move a process to cores {cores:?}")
     }
 
-    /// Says something that is not answered.
+    /// Sends a request that has no answer.
     pub(crate) fn tell(&mut self, request: &Value) -> anyhow::Result<()> {
         let stdin = self.stdin.as_mut().context("the driver was told to end")?;
         writeln!(stdin, "{request}").context("the driver does not listen")
     }
 
-    /// Says something, and waits for the answer.
+    /// Sends a request, and waits for its answer.
     pub(crate) fn ask(&mut self, request: &Value) -> anyhow::Result<Value> {
         self.tell(request)?;
         self.answer()
     }
 
-    /// The next line that it says.
+    /// Reads the next line of the process's output.
     pub(crate) fn answer(&mut self) -> anyhow::Result<Value> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
@@ -85,12 +86,12 @@ impl Driver {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Tells it to check its books and end.
+    /// Lets the process check its books and end. Returns its last answer.
     pub(crate) fn end(mut self) -> anyhow::Result<Value> {
         self.ask(&json!({ "end": true }))
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Kills the process, as `kill -9` does.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.process.kill().context("killing a process that drives a store")?;
         Ok(())
@@ -99,13 +100,14 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // It ends with its input, and takes its servers with it; killed, it would leave them.
+        // The process ends with its input, and ends its servers. If it were killed, they would
+        // remain.
         self.stdin = None;
         let _ = self.process.ends_within(END_MAX);
     }
 }
 
-/// What a driver is told: the lines of its stdin, until that ends.
+/// The requests to a driver: the lines of its stdin, until it ends.
 pub(crate) fn requests() -> UnboundedReceiver<String> {
     let (asks, requests) = unbounded_channel();
     std::thread::spawn(move || {
@@ -118,7 +120,7 @@ pub(crate) fn requests() -> UnboundedReceiver<String> {
     requests
 }
 
-/// What a driver answers.
+/// Prints an answer of a driver.
 pub(crate) fn say(answer: &Value) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{answer}")?;
@@ -129,8 +131,8 @@ fn list(cores: &[usize]) -> String {
     cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The cores that this process may run on; none where that cannot be had, or where nothing can be
-/// moved to others.
+/// The cores on which this process may run. None if they cannot be read, or if `taskset` is
+/// missing.
 pub(crate) fn cores() -> Vec<usize> {
     let movable = Command::new("taskset")
         .arg("--version")
@@ -146,7 +148,7 @@ pub(crate) fn cores() -> Vec<usize> {
     }
 }
 
-/// Keeps the calling thread on one core. Where that cannot be had, it runs anywhere.
+/// Binds the calling thread to one core. If that fails, it runs anywhere.
 #[cfg(target_os = "linux")]
 pub(crate) fn stay_on(core: usize) {
     let mut set = rustix::thread::CpuSet::new();
@@ -154,11 +156,11 @@ pub(crate) fn stay_on(core: usize) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Keeps the calling thread on one core. Where that cannot be had, it runs anywhere.
+/// Does nothing on other systems: the thread runs anywhere.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn stay_on(_core: usize) {}
 
-/// `0-3,8` as numbers.
+/// Parses a list such as `0-3,8`.
 fn parse_cores(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

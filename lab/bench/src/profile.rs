@@ -1,10 +1,10 @@
-//! What one operation takes, whatever else the machine does: instructions and allocations of the
-//! arms of Figure 8 and of a document of Figure 7, counted by Valgrind, and what they ask of files,
-//! counted by the kernel without it.
+//! Measures the cost of one operation independently of other load on the machine. Valgrind
+//! counts the instructions and allocations of the arms of Figure 8 and of a document of Figure
+//! 7. The kernel counts their file operations, in a run without Valgrind.
 //!
-//! Each arm is run twice by a process of its own, with so many operations and with twice as many;
-//! what the second takes more is what they take. Writing out and merging sorted runs is not in it:
-//! too little is written for that.
+//! Each arm runs in two processes of its own, the second with twice the operations of the
+//! first. The difference is their cost. It does not include writing out and merging sorted
+//! runs: too little is written for that.
 
 mod callgrind;
 
@@ -29,7 +29,7 @@ use callgrind::{Counts, Owner};
 
 const MISSING: &str = "valgrind: it counts the instructions, and is not installed; Debian's package is \
                        `valgrind`, `apt-get install valgrind`";
-/// What makes callgrind count, and write it down as it is read.
+/// The options with which callgrind counts, and writes the format that this program reads.
 const CALLGRIND: [&str; 6] = [
     "-q",
     "--tool=callgrind",
@@ -45,8 +45,8 @@ const NOTE: &str = "What one operation of the arms of `fig8` takes, and one docu
      the libraries and the benchmark, which draws a cell and a value. File calls are system calls that \
      read or write.";
 
-/// Most cells, and how often each is written at least before anything counts: its versions then lie
-/// as they do in the long run.
+/// Most cells, and fewest writes of each before anything counts. Its versions are then laid out
+/// as in the long run.
 const CELLS_MAX: u64 = 1_000;
 const WRITTEN_BEFORE: u64 = 5;
 
@@ -92,7 +92,8 @@ pub(crate) struct ProfileWork {
 }
 
 impl ProfileWork {
-    /// Does the operations, and tells in a line of JSON what of them the process itself can tell.
+    /// Does the operations. Prints a line of JSON with the counts that the process knows about
+    /// itself.
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let ProfileWork { arm, data, operations, cells, seed, check } = self;
         let (asked, wrong) = if is_document(arm) {
@@ -107,16 +108,16 @@ impl ProfileWork {
     }
 }
 
-/// How it is counted.
+/// The settings of the counting.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
-    /// So many in the first run, and twice as many in the second.
+    /// Operations in the first run. The second run does twice as many.
     operations: u64,
     cells: usize,
     seed: u64,
 }
 
-/// What one operation takes.
+/// The cost of one operation.
 #[derive(Debug)]
 struct Taken {
     arm: &'static str,
@@ -124,27 +125,27 @@ struct Taken {
     asked: Option<Asked>,
 }
 
-/// What is asked of files: system calls that read or write, and bytes.
+/// File operations: system calls that read or write, and bytes.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     calls: f64,
     written_bytes: f64,
 }
 
-/// The result.
+/// The result of all arms.
 #[derive(Debug)]
 struct Outcome {
     settings: Settings,
     taken: Vec<Taken>,
-    /// Reads that were wrong.
+    /// Number of wrong reads.
     wrong: u64,
     left_out: Vec<&'static str>,
 }
 
-/// A document is so many operations: what is put into the engine's write buffers must stay there.
+/// Operations that a document stands for: its writes must stay in the engine's write buffers.
 const DOCUMENT: u64 = 10;
 
-/// An arm, what it is compared with, and how many times as many instructions it may take.
+/// An arm, the arm to compare with, and the largest ratio of their instructions.
 const RATIOS: [(&str, &str, Option<Bar>); 17] = [
     ("get", "raw_get", Some(Bar::AtMost(1.15))),
     ("raw_get", "fjall_get", None),
@@ -173,7 +174,7 @@ fn is_document(arm: &str) -> bool {
     fig7::ALONE.contains(&arm)
 }
 
-/// Counts; `None` after Ctrl-C.
+/// Counts all arms; `None` after Ctrl-C.
 fn run(
     context: &Context,
     settings: Settings,
@@ -214,21 +215,21 @@ fn is_there() -> anyhow::Result<bool> {
     }
 }
 
-/// What one process told, and what was counted of it.
+/// One process's own report, and the counts about it.
 struct Counted {
     counts: Counts,
     wrong: u64,
     asked: Option<Asked>,
 }
 
-/// Counts an arm's operations: by Valgrind, and again without it. What a process asks of the kernel
-/// is not what it asks in there, where threads take turns by means of a pipe.
+/// Counts an arm's operations under Valgrind, and again without it. System calls are counted
+/// without: under Valgrind threads take turns through a pipe, which adds calls.
 fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let file = dir.path().join("callgrind");
     let program = std::env::current_exe().context("this program's own file")?;
     let mut inside = Command::new("valgrind");
-    // What somebody likes by default must not change it.
+    // A user's default options must not change the counts.
     inside
         .env_remove("VALGRIND_OPTS")
         .args(CALLGRIND)
@@ -244,8 +245,8 @@ fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     Ok(Counted { counts: Counts::read(&text)?, wrong, asked })
 }
 
-/// Runs an arm's operations in a process of their own, and returns what it tells. To check clusters
-/// takes instructions for each document, so where they are counted it is not done.
+/// Runs an arm's operations in a process of their own, and returns its report. Checking
+/// clusters takes instructions for each document, so the counted run does not check them.
 fn done(
     mut command: Command,
     arm: &str,
@@ -269,7 +270,7 @@ fn done(
 }
 
 impl Taken {
-    /// What each of so many operations took that the second process did and the first did not.
+    /// The cost of each operation that the second process did and the first did not.
     fn between(arm: &'static str, once: &Counted, more: &Counted, operations: f64) -> Self {
         let each = |more: f64, once: f64| (more - once) / operations;
         let (a, b) = (&more.counts, &once.counts);
@@ -302,7 +303,7 @@ impl Taken {
 }
 
 fn hundredths(count: f64) -> f64 {
-    // Without a sign where it is nothing.
+    // Adding zero removes the sign of a negative zero.
     (count * 100.0).round() / 100.0 + 0.0
 }
 
@@ -335,7 +336,7 @@ impl Outcome {
         }
     }
 
-    /// Whose instructions a write takes; `None` if none was counted.
+    /// Plots the instructions of a write by owner; `None` if none was counted.
     fn plot(&self) -> Option<String> {
         let plotted = |arm: &&&str| self.taken.iter().any(|taken| taken.arm == **arm);
         let arms: Vec<&str> = PLOTTED.iter().filter(plotted).copied().collect();
@@ -375,7 +376,7 @@ impl Benchmark for Profile {
 
     async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
         let operations = self.operations.unwrap_or(self.common.sized(5_000, 20_000));
-        // As many as are done without anything being written out.
+        // So few that nothing is written out meanwhile.
         within("operations", operations, 100..=50_000)?;
         if !operations.is_multiple_of(TEN as u64) {
             let what = format!("--operations {operations}");

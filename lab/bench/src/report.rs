@@ -1,4 +1,5 @@
-//! What a benchmark has found: arms, figures, and what the figures stand on; as JSON and as tables.
+//! Holds a benchmark's results: arms, figures, and their conditions. Writes them as JSON and as
+//! tables.
 
 use std::time::Duration;
 
@@ -11,16 +12,16 @@ use crate::system::{Load, machine};
 use crate::tables::{self, FIGURES, figure_row, plain};
 use crate::turns::{Measured, Turn};
 
-/// A number over the rounds, and what it is measured against.
+/// A number over the rounds, with its goal and the paper's value.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) estimate: Option<Estimate>,
-    /// The same by processor time instead of time.
+    /// The same number by processor time instead of elapsed time.
     per_cpu: Option<Estimate>,
-    /// What the project wants to reach.
+    /// The project's goal.
     bar: Option<Bar>,
-    /// What the paper has.
+    /// The paper's value.
     paper: Option<f64>,
 }
 
@@ -42,8 +43,8 @@ impl Bar {
         matches!(self, Bar::AtMost(_))
     }
 
-    /// How a number stands to it: `reached` by the median, `missed` even by the better end of the
-    /// interval, or `unclear`.
+    /// Compares an estimate with the goal. `reached` goes by the median. `missed` means that
+    /// even the better end of the interval misses it. Otherwise `unclear`.
     pub(crate) fn verdict(self, Estimate { median, low, high }: Estimate) -> &'static str {
         let (reached, missed) = match self {
             Bar::AtLeast(bar) => (median >= bar, high < bar),
@@ -64,7 +65,7 @@ impl std::fmt::Display for Bar {
     }
 }
 
-/// A number of a table.
+/// Formats a number for a table.
 pub(crate) fn number(value: f64) -> String {
     match value {
         value if value >= 1000.0 => grouped(value as u64),
@@ -74,12 +75,12 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 impl Figure {
-    /// A number without a goal.
+    /// Creates a figure without a goal.
     pub(crate) fn new(name: impl Into<String>, estimate: Option<Estimate>) -> Self {
         Figure { name: name.into(), estimate, per_cpu: None, bar: None, paper: None }
     }
 
-    /// A number without a spread.
+    /// Creates a figure without a spread.
     pub(crate) fn alone(name: impl Into<String>, value: Option<f64>) -> Self {
         let estimate = value.map(|value| Estimate { median: value, low: value, high: value });
         Figure::new(name, estimate)
@@ -108,42 +109,43 @@ impl Figure {
     }
 }
 
-/// What is taken of a turn.
+/// Takes a number from a turn.
 pub(crate) type Of = fn(&Turn) -> Option<f64>;
 
-/// A figure of arms, to be taken round by round: a number of one, or of one over another's.
+/// A figure of arms that is computed round by round: a number of one arm, or its ratio to
+/// another's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     above: &'static str,
     below: Option<&'static str>,
-    /// In the figure's name.
+    /// A part of the figure's name.
     what: &'static str,
-    /// All of it, where it is another.
+    /// The whole name, if it is a different one.
     name: Option<&'static str>,
     of: Of,
-    /// The same by processor time.
+    /// The same number by processor time.
     of_cpu: Option<Of>,
     bar: Option<Bar>,
     paper: Option<f64>,
 }
 
-/// How many times as often an operation of one arm is done as one of another.
+/// The ratio of the rates of two arms.
 pub(crate) const fn rate(above: &'static str, below: &'static str) -> Row {
     let row = ratio(above, below, "", |turn| Some(turn.rate));
     Row { of_cpu: Some(|turn| turn.cpu_rate), ..row }
 }
 
-/// How many times as long an operation of one arm takes as one of another, at the median.
+/// The ratio of the median times of two arms' operations.
 pub(crate) const fn p50(above: &'static str, below: &'static str) -> Row {
     ratio(above, below, " p50", |turn| Some(turn.p50))
 }
 
-/// The same of the 99th of 100.
+/// The ratio of the times at the 99th percentile.
 pub(crate) const fn p99(above: &'static str, below: &'static str) -> Row {
     ratio(above, below, " p99", |turn| Some(turn.p99))
 }
 
-/// A number of one arm over that of another.
+/// The ratio of a number of two arms.
 pub(crate) const fn ratio(
     above: &'static str,
     below: &'static str,
@@ -153,12 +155,12 @@ pub(crate) const fn ratio(
     Row { below: Some(below), ..own(above, what, of) }
 }
 
-/// A number of an arm; the figure's name begins with the arm's.
+/// A number of one arm. The figure's name begins with the arm's.
 pub(crate) const fn own(arm: &'static str, what: &'static str, of: Of) -> Row {
     Row { above: arm, below: None, what, name: None, of, of_cpu: None, bar: None, paper: None }
 }
 
-/// A number of an arm, under another name.
+/// A number of one arm, under another name.
 pub(crate) const fn named(name: &'static str, arm: &'static str, of: Of) -> Row {
     Row { name: Some(name), ..own(arm, "", of) }
 }
@@ -176,7 +178,7 @@ impl Row {
         Row { paper: Some(paper), ..self }
     }
 
-    /// The figure; `None` where an arm was left out.
+    /// Computes the figure; `None` if an arm was left out.
     fn figure(&self, turns: Turns, arms: &[Measured]) -> Option<Figure> {
         let above = arm(arms, self.above)?;
         let below = self.below.map(|name| arm(arms, name).ok_or(())).transpose().ok()?;
@@ -205,22 +207,22 @@ impl Row {
     }
 }
 
-/// The arm of this name, unless it was left out.
+/// Finds the arm of this name, unless it was left out.
 pub(crate) fn arm<'a>(arms: &'a [Measured], name: &str) -> Option<&'a Measured> {
     arms.iter().find(|arm| arm.name == name)
 }
 
-/// The figures of arms; those of arms that were left out are left out.
+/// Computes the figures of arms, without those of arms that were left out.
 pub(crate) fn figures(turns: Turns, arms: &[Measured], rows: &[Row]) -> Vec<Figure> {
     rows.iter().filter_map(|row| row.figure(turns, arms)).collect()
 }
 
-/// Something that must hold, or the figures are void.
+/// A condition without which the figures are void.
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) name: String,
     pub(crate) ok: bool,
-    /// What was seen.
+    /// The observation.
     pub(crate) found: String,
 }
 
@@ -230,18 +232,18 @@ impl Condition {
     }
 }
 
-/// What a benchmark has found.
+/// The results of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) benchmark: &'static str,
     settings: Value,
-    /// Fields of the benchmark's own.
+    /// Fields that only this benchmark has.
     own: Value,
     figures: Vec<Figure>,
     check: Value,
-    /// Why the figures are void, and what to do.
+    /// The reason why the figures are void, and the remedy.
     pub(crate) void: Option<(String, String)>,
-    /// By the names of their files, as SVG documents.
+    /// The plots as SVG documents, each with its file name.
     pub(crate) plots: Vec<(String, String)>,
 }
 
@@ -251,7 +253,7 @@ impl Report {
         Report { benchmark, settings, own, figures, check, void: None, plots: Vec::new() }
     }
 
-    /// Of arms that took turns.
+    /// Creates a report about arms that took turns.
     pub(crate) fn of_arms(
         benchmark: &'static str,
         settings: Value,
@@ -266,13 +268,13 @@ impl Report {
         report.with("arms", arms.iter().map(arm_json).collect())
     }
 
-    /// With a field of the benchmark's own.
+    /// Adds a field that only this benchmark has.
     pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
         self.own[name] = value;
         self
     }
 
-    /// With all fields of an object.
+    /// Sets the benchmark's own fields to those of an object.
     pub(crate) fn with_all(self, own: Value) -> Self {
         Report { own, ..self }
     }
@@ -282,18 +284,18 @@ impl Report {
         self
     }
 
-    /// With what was counted in the end, and whether it is as it must be.
+    /// Adds the final counts, and the reason if they make the figures void.
     pub(crate) fn check(self, check: Value, void: Option<(String, String)>) -> Self {
         Report { check, void, ..self }
     }
 
-    /// The same, where the one thing to do is to tell it.
+    /// Adds the final counts. If they are wrong, the only remedy is a report.
     pub(crate) fn check_counts(self, check: Value, is_ok: bool, wrong: &str) -> Self {
         let help = "the figures are void; please report this with the settings above";
         self.check(check, (!is_ok).then(|| (wrong.to_owned(), help.to_owned())))
     }
 
-    /// With conditions that the figures stand on.
+    /// Adds the conditions of the figures.
     pub(crate) fn conditions(self, conditions: &[Condition], help: &str) -> Self {
         let json = |c: &Condition| json!({ "condition": c.name, "ok": c.ok, "found": c.found });
         let broken = conditions.iter().filter(|condition| !condition.ok);
@@ -303,7 +305,7 @@ impl Report {
         self.check(conditions.iter().map(json).collect(), void)
     }
 
-    /// In JSON, with the load of the machine before and after.
+    /// The report in JSON, with the load of the machine before and after.
     pub(crate) fn json(&self, load: [Load; 2]) -> Value {
         let mut told = self.own.clone();
         for (name, value) in [
@@ -323,7 +325,7 @@ impl Report {
     }
 }
 
-/// Help for conditions that nothing but a fault of ours breaks.
+/// The remedy for conditions that only a fault of ours can break.
 pub(crate) const PLEASE_REPORT: &str = "please report this with the settings above";
 
 fn arm_json(arm: &Measured) -> Value {
@@ -348,13 +350,13 @@ fn arm_json(arm: &Measured) -> Value {
     })
 }
 
-/// What a benchmark has left out, and how to get it.
+/// The parts that a benchmark left out, each with the remedy.
 pub(crate) fn left_out(told: &Value) -> Vec<String> {
     let all = ["left_out", "missing"].map(|name| told[name].as_array());
     all.into_iter().flatten().flatten().map(plain).collect()
 }
 
-/// Prints a report, as it is in JSON.
+/// Prints a report from its JSON.
 pub(crate) fn print(out: Out, told: &Value) -> std::io::Result<()> {
     let load = |when: &str| told["machine"][when]["load_1m"].as_f64();
     let load = |when| load(when).map_or("unknown".to_owned(), |load| format!("{load:.2}"));

@@ -1,4 +1,4 @@
-//! A server that is measured: a role of this program in a process of its own.
+//! Runs a measured server: a role of this program, in a process of its own.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,13 +11,13 @@ use percolator_torture::Victim;
 /// Any free port of this machine.
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
-/// `percolator-bench serve ROLE`; killed with this, as `kill -9` does.
+/// A process `percolator-bench serve ROLE`. Dropping it kills it, as `kill -9` does.
 #[derive(Debug)]
 pub(crate) struct Server {
     process: Victim,
     /// Host and port.
     address: String,
-    /// Its directory, if that is to end with it.
+    /// Its directory, if that should end with it.
     _data: Option<tempfile::TempDir>,
 }
 
@@ -31,7 +31,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The same over a directory that stays, at an address.
+    /// Starts the server over a directory that stays, at a given address.
     pub(crate) fn over(
         data: &Path,
         role: &str,
@@ -44,7 +44,7 @@ impl Server {
         command.arg(data).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let process = Victim::start(&mut command)
             .with_context(|| format!("starting `percolator-bench serve {role}`"))?;
-        // From here on the process ends with this.
+        // From here on, dropping `server` ends the process.
         let mut server = Server { process, address: String::new(), _data: None };
         let address = server.read_address();
         server.address =
@@ -52,8 +52,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts Google's emulator of Bigtable, which keeps everything in memory, on a free port of
-    /// this machine.
+    /// Starts Google's Bigtable emulator on a free port of this machine. It keeps everything in
+    /// memory.
     pub(crate) fn emulator(program: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         command.args(["-host", "127.0.0.1", "-port", "0"]);
@@ -72,7 +72,7 @@ impl Server {
         anyhow::bail!("the emulator {} ended before it listened", program.display())
     }
 
-    /// The address that the server prints when it listens, over one line or several.
+    /// Reads the address that the server prints when it listens, on one line or several.
     fn read_address(&mut self) -> anyhow::Result<String> {
         let stdout = self.process.child().stdout.take().context("the server's output")?;
         let mut text = String::new();
@@ -90,13 +90,14 @@ impl Server {
         &self.address
     }
 
-    /// Processor time of the server so far; `None` where it cannot be had.
+    /// Processor time of the server so far; `None` if it cannot be measured.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
-        // The name in parentheses may hold anything; user and system time are fields 14 and 15.
+        // The name in parentheses may contain anything. User and system time are fields 14 and
+        // 15.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let mut ticks = || fields.next()?.parse::<u64>().ok();
-        // A hundred ticks a second on every Linux.
+        // Every Linux has a hundred ticks a second.
         Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
     }
 }

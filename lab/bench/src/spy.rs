@@ -1,8 +1,9 @@
-//! A store that counts what is asked of it, and notes when each document's cluster was written.
+//! Implements a store that counts its requests, and notes when each document's cluster was
+//! written.
 //!
-//! It stands between Percolator and the store beneath, so that nothing of the program that is
-//! measured changes. A document is clustered when the commit of its `doc:cluster` has returned:
-//! from then on every reader finds it.
+//! It lies between Percolator and the store beneath, so that the measured program does not
+//! change. A document is clustered when the commit of its `doc:cluster` has returned: from then
+//! on every reader finds it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,20 +17,20 @@ use bigtable::{
 };
 use clustering::{CLUSTER, DOCUMENTS, Document};
 
-/// What was asked of the store. A request for several rows counts once for each.
+/// The counted requests. A request for several rows counts once for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Operations {
-    /// Rows read.
+    /// Number of rows read.
     pub(crate) reads: u64,
-    /// Pages of scans.
+    /// Number of pages of scans.
     pub(crate) scans: u64,
-    /// What they took, in nanoseconds.
+    /// Time of the scans, in nanoseconds.
     pub(crate) scan_nanos: u64,
-    /// Rows changed, conditionally or not, in one step with others or not.
+    /// Number of rows changed, conditionally or not, in one step with others or not.
     pub(crate) writes: u64,
-    /// Conditions of these changes: what the store looks for before it changes a row.
+    /// Number of conditions of these changes, which the store checks before it changes a row.
     pub(crate) conditions: u64,
-    /// Cells set and deleted, where the conditions let it.
+    /// Number of cells set and deleted by changes whose conditions held.
     pub(crate) cells: u64,
 }
 
@@ -50,7 +51,7 @@ impl Operations {
     }
 }
 
-/// What a [`Spy`] knows.
+/// The observations of a [`Spy`].
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     reads: AtomicU64,
@@ -83,14 +84,14 @@ impl Seen {
         self.cells.fetch_add(cells as u64, Ordering::Relaxed);
     }
 
-    /// Counts what a conditional mutation did.
+    /// Counts the cells that a conditional mutation changed.
     fn decided(&self, [then, otherwise]: [usize; 2], result: &Result<bool>) {
         if let Ok(held) = result {
             self.changed(if *held { then } else { otherwise });
         }
     }
 
-    /// Notes from now on when documents with these ids are clustered.
+    /// From now on, notes when documents with these ids are clustered.
     pub(crate) fn watch(&self, ids: std::ops::Range<u64>) -> Arc<Watch> {
         let length = usize::try_from(ids.end - ids.start).unwrap_or(0);
         let watch = Arc::new(Watch {
@@ -111,12 +112,12 @@ impl Seen {
     }
 }
 
-/// When each of some documents was clustered.
+/// The times at which some documents were clustered.
 #[derive(Debug)]
 pub(crate) struct Watch {
     since: Instant,
     first: u64,
-    /// Nanoseconds, and one more, after `since`; zero until then.
+    /// Nanoseconds after `since`, plus one; zero while the document is not clustered.
     clustered: Vec<AtomicU64>,
     count: AtomicU64,
 }
@@ -126,12 +127,12 @@ impl Watch {
         self.since
     }
 
-    /// How many are clustered.
+    /// Number of clustered documents.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// When a document was clustered, if it is.
+    /// The time at which a document was clustered, if it is.
     pub(crate) fn at(&self, id: u64) -> Option<Duration> {
         let nanos = self.entry(id)?.load(Ordering::Relaxed);
         nanos.checked_sub(1).map(Duration::from_nanos)
@@ -150,7 +151,7 @@ impl Watch {
     }
 }
 
-/// The store.
+/// The counting store.
 #[derive(Debug)]
 pub(crate) struct Spy {
     store: Arc<dyn Store>,
@@ -177,7 +178,8 @@ impl StoreLayer for Spy {
     async fn commit_rows(&self, mut request: CommitRows) -> Result<RowsOutcome> {
         request.rows.iter().for_each(|row| self.seen.wrote(row.predicate.len()));
         request.at = Arc::new(SpyAt { at: request.at, seen: self.seen.clone() });
-        // A commit looks for newer writes of every column that it writes.
+        // A commit checks every column that it writes for newer writes, so its probes name the
+        // columns.
         let clusters = |row: &&bigtable::CommitRow| {
             &*row.table == DOCUMENTS
                 && row.predicate.iter().any(|probe| {
@@ -193,7 +195,7 @@ impl StoreLayer for Spy {
         outcome
     }
 
-    /// Every commit is counted by `commit_rows`.
+    /// Refuses, so that every commit goes through `commit_rows` and is counted there.
     fn try_commit_rows(
         &self,
         request: CommitRows,
@@ -202,7 +204,7 @@ impl StoreLayer for Spy {
     }
 }
 
-/// Counts what is written in one step.
+/// Counts the cells of a one-step commit.
 #[derive(Debug)]
 struct SpyAt {
     at: Arc<dyn AtCommit>,
@@ -228,14 +230,14 @@ struct SpyTable {
     seen: Arc<Seen>,
 }
 
-/// A request that writes a document's cluster, in the second of two phases.
+/// A request that writes a document's cluster: the second of two phases.
 struct Second {
     row: RowKey,
-    /// Whether it does so when the predicate holds.
+    /// True if it does so when the predicate holds.
     when: bool,
 }
 
-/// How many cells it changes if its predicate holds, and if not.
+/// Number of cells that it changes if its predicate holds, and if not.
 fn cells_of(request: &ConditionalMutation) -> [usize; 2] {
     [request.then.len(), request.otherwise.len()]
 }
@@ -277,7 +279,7 @@ impl TableLayer for SpyTable {
 
     fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
         let glanced = self.table.glance(at)?;
-        // What shows nothing is read, and counted then.
+        // After `Nothing`, the caller reads the row, which is then counted.
         let told = !matches!(glanced, Glanced::Nothing);
         self.seen.reads.fetch_add(u64::from(told), Ordering::Relaxed);
         Ok(glanced)

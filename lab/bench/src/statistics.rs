@@ -1,9 +1,9 @@
-//! Medians, and how sure they are.
+//! Computes medians with their intervals.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// How often the sample is drawn again for an interval.
+/// Number of resamples for an interval.
 const RESAMPLES: usize = 2000;
 
 /// A median with its 95 % interval.
@@ -15,7 +15,7 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// The median of the sample, and the interval that its bootstrap gives; `None` of no numbers.
+    /// The median of the sample with its bootstrap interval; `None` for an empty sample.
     pub(crate) fn of(sample: &[f64], seed: u64) -> Option<Self> {
         let median = median(sample)?;
         let mut random = SmallRng::seed_from_u64(seed);
@@ -44,18 +44,18 @@ fn median(sample: &[f64]) -> Option<f64> {
     }
 }
 
-/// By how many seconds requests may be sent late in any case.
+/// Lateness of requests that is always allowed, in seconds.
 const LATE_S: f64 = 0.001;
 
-/// Whether requests were sent too late for their delays to mean anything, given both in seconds at
-/// the median and at the 99th of 100: by more than a millisecond and a tenth of the same percentile
-/// of the delays. These count from when a request was due, so lateness is in them and makes them
-/// longer.
+/// True if requests were sent too late for their delays to be valid. Both are given in seconds,
+/// at the median and at the 99th percentile. Too late means by more than a millisecond and more
+/// than a tenth of the same percentile of the delays. Delays count from the time a request was
+/// due, so lateness makes them longer.
 pub(crate) fn is_late(late: [f64; 2], delays: [f64; 2]) -> bool {
     late.into_iter().zip(delays).any(|(late, delay)| late > (delay / 10.0).max(LATE_S))
 }
 
-/// Where a share of the sorted values lies below; `None` of no values.
+/// The value below which this share of the sorted values lies; `None` for no values.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get((last as f64 * share).round() as usize).copied()

@@ -1,19 +1,19 @@
-//! What the operating system says of this process and of the machine's load.
+//! Reads the operating system's figures about this process and about the machine's load.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A tick of the kernel's accounts: a hundred a second on every Linux.
+/// A tick of the kernel's accounting: every Linux has a hundred a second.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The load of the machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// How many processes wanted to run, on average over the last minute.
+    /// Number of processes that wanted to run, on average over the last minute.
     pub(crate) processes: Option<f64>,
-    /// The share of the last ten seconds in which something waited for a processor, in percent.
+    /// Share of the last ten seconds in which something waited for a processor, in percent.
     pub(crate) pressure: Option<f64>,
 }
 
@@ -37,26 +37,26 @@ pub(crate) fn machine([before, after]: [Load; 2]) -> Value {
     })
 }
 
-/// The processor's name; `None` where it cannot be had.
+/// The processor's name; `None` if it cannot be read.
 fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The machine's memory; `None` where it cannot be had.
+/// The machine's memory; `None` if it cannot be read.
 fn memory_bytes() -> Option<u64> {
     kib_of(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
 
-/// What such a line tells in kB, in bytes.
+/// The value of such a line, converted from kB to bytes.
 fn kib_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
 
-/// Processor time of this process, all threads; `None` where it cannot be had.
+/// Processor time of all threads of this process; `None` if it cannot be measured.
 #[cfg(unix)]
 pub(crate) fn cpu_time() -> Option<Duration> {
     let spec = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -64,13 +64,13 @@ pub(crate) fn cpu_time() -> Option<Duration> {
     Some(seconds + Duration::from_nanos(u64::try_from(spec.tv_nsec).ok()?))
 }
 
-/// Processor time of this process, all threads; `None` where it cannot be had.
+/// Processor time of this process: not available on this system.
 #[cfg(not(unix))]
 pub(crate) fn cpu_time() -> Option<Duration> {
     None
 }
 
-/// A time that all processes of this machine share, and that nobody sets.
+/// A clock that all processes of this machine share, and that nobody sets.
 #[cfg(unix)]
 pub(crate) fn shared_clock() -> Duration {
     let spec = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -78,13 +78,13 @@ pub(crate) fn shared_clock() -> Duration {
     seconds + Duration::from_nanos(u64::try_from(spec.tv_nsec).unwrap_or_default())
 }
 
-/// A time that all processes of this machine share.
+/// A clock that all processes of this machine share.
 #[cfg(not(unix))]
 pub(crate) fn shared_clock() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Processor time since a moment, of this process and of all that come from it.
+/// Processor time since a moment, of this process and of its descendants.
 #[derive(Debug)]
 pub(crate) struct Spent {
     own: Option<Duration>,
@@ -104,23 +104,23 @@ impl Spent {
     }
 }
 
-/// Processor time of every process that comes from this one, those that have ended included.
+/// Processor time of all descendants of this process, including those that have ended.
 pub(crate) fn descendants_cpu() -> Option<Duration> {
     let ticks: u64 = family()?.iter().map(|(_, ticks)| ticks).sum();
     Some(TICK * u32::try_from(ticks).ok()?)
 }
 
-/// Every process that comes from this one.
+/// All descendants of this process.
 pub(crate) fn descendants() -> Option<Vec<u32>> {
     Some(family()?.into_iter().map(|(process, _)| process).collect())
 }
 
-/// Every process that comes from this one, with its time.
+/// All descendants of this process, each with its processor time.
 fn family() -> Option<Vec<(u32, u64)>> {
     let mut children = BTreeMap::<u32, Vec<(u32, u64)>>::new();
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        // It may have ended meanwhile; its time is then its parent's.
+        // The process may have ended meanwhile; its time then counts as its parent's.
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
         if let Some((parent, ticks)) = parse_stat(&stat) {
             children.entry(parent).or_default().push((pid, ticks));
@@ -136,39 +136,39 @@ fn family() -> Option<Vec<(u32, u64)>> {
     Some(found)
 }
 
-/// The parent of a process, and its time with that of its children that have ended.
+/// The parent of a process, and its time with that of its ended children.
 fn parse_stat(stat: &str) -> Option<(u32, u64)> {
-    // The name in parentheses may hold anything.
+    // The name in parentheses may contain anything.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
     Some((fields.get(1)?.parse().ok()?, ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?))
 }
 
-/// How many processes wanted to run, on average over the last minute.
+/// Number of processes that wanted to run, on average over the last minute.
 pub(crate) fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The share of the last ten seconds in which something waited for a processor, in percent.
+/// Share of the last ten seconds in which something waited for a processor, in percent.
 pub(crate) fn cpu_pressure() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
     let some = text.lines().find(|line| line.starts_with("some"))?;
     some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// What this process has asked of files and pipes, the asking about it included.
+/// This process's operations on files and pipes, including those of reading these counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Io {
-    /// System calls that read.
+    /// Number of system calls that read.
     pub(crate) read_calls: u64,
-    /// System calls that write.
+    /// Number of system calls that write.
     pub(crate) write_calls: u64,
     pub(crate) written_bytes: u64,
 }
 
 impl Io {
-    /// What came after.
+    /// The operations since `before`.
     pub(crate) fn since(self, before: Io) -> Io {
         Io {
             read_calls: self.read_calls.saturating_sub(before.read_calls),
@@ -186,7 +186,7 @@ impl Io {
     }
 }
 
-/// What this process has asked so far; `None` where it cannot be had.
+/// This process's operations so far; `None` if they cannot be read.
 pub(crate) fn io() -> Option<Io> {
     parse_io(&std::fs::read_to_string("/proc/self/io").ok()?)
 }
@@ -199,12 +199,12 @@ fn parse_io(text: &str) -> Option<Io> {
     Some(Io { read_calls: of("syscr:")?, write_calls: of("syscw:")?, written_bytes: of("wchar:")? })
 }
 
-/// How much memory this process holds; `None` where it cannot be had.
+/// Memory of this process now; `None` if it cannot be read.
 pub(crate) fn resident_bytes() -> Option<u64> {
     kib_of(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// The most memory this process has held so far; `None` where it cannot be had.
+/// Most memory of this process so far; `None` if it cannot be read.
 pub(crate) fn peak_memory_bytes() -> Option<u64> {
     kib_of(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }

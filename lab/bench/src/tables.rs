@@ -1,4 +1,5 @@
-//! What a benchmark's JSON says, as tables: for a terminal, and for the page about all of them.
+//! Turns a benchmark's JSON into tables, for a terminal and for the document about all
+//! benchmarks.
 
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use crate::report::number;
 pub(crate) const FIGURES: [&str; 7] =
     ["figure", "median", "95 %", "each CPU-s", "bar", "paper", ""];
 
-/// A figure as a row of its benchmark's table.
+/// The row of a figure in its benchmark's table.
 pub(crate) fn figure_row(figure: &Value) -> [String; 7] {
     let of = |name: &str| figure[name].as_f64();
     let text = |name: &str| of(name).map(number).unwrap_or_default();
@@ -26,7 +27,7 @@ pub(crate) fn figure_row(figure: &Value) -> [String; 7] {
     ]
 }
 
-/// A value without quotation marks, and a number as in a table.
+/// A string without quotation marks, or a number as in a table.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -35,25 +36,25 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// Names and values in one line.
+/// Formats names and values in one line.
 pub(crate) fn list(values: &Value) -> String {
     let values = values.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let values = values.map(|(name, value)| format!("{} {}", name.replace('_', " "), plain(value)));
     values.collect::<Vec<_>>().join(", ")
 }
 
-/// The settings of a benchmark in one line.
+/// Formats the settings of a benchmark in one line.
 pub(crate) fn settings(told: &Value) -> String {
     let mut settings = told["settings"].clone();
-    // Where the data was is nobody's business.
+    // The directory of the data is private.
     settings.as_object_mut().map(|settings| settings.remove("data"));
     list(&settings)
 }
 
-/// A column: its heading, and where its cell lies in a row's JSON.
+/// A column: its heading, and the place of its cell in a row's JSON.
 type Column = (&'static str, &'static str);
 
-/// A table as it is printed.
+/// A printed table.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) about: &'static str,
@@ -61,14 +62,14 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// A table of a benchmark's own: what it is of, where its rows lie, and its columns.
+/// A table of one benchmark: its subject, the place of its rows, and its columns.
 struct Rows {
     about: &'static str,
     at: &'static str,
     columns: &'static [Column],
 }
 
-/// All there are; a benchmark has some of them. A row without any of the numbers is left out.
+/// All tables; each benchmark has some of them. A row without its key number is left out.
 const TABLES: [Rows; 9] = [
     Rows {
         about: "The arms:",
@@ -195,15 +196,15 @@ pub(crate) fn of(told: &Value) -> Vec<Table> {
     TABLES.iter().filter_map(table).collect()
 }
 
-/// `None` of a row that is another table's.
+/// The cells of a row; `None` if the row belongs to another table.
 fn cells(row: &Value, columns: &[Column]) -> Option<Vec<String>> {
-    // The second column says whose row it is: each table has another one there.
+    // The second column identifies the table, because each table has a different one there.
     row.pointer(columns.get(1)?.1).filter(|value| !value.is_null())?;
     let cell = |(_, at): &Column| match row.pointer(at) {
         None | Some(Value::Null) => String::new(),
         Some(Value::Number(n)) => n.as_f64().map_or(n.to_string(), number),
         Some(Value::Bool(yes)) => if *yes { "yes" } else { "" }.to_owned(),
-        // Of violations there should be none.
+        // Violations appear as their number.
         Some(Value::Array(all)) => all.len().to_string(),
         Some(value) => plain(value),
     };

@@ -1,4 +1,4 @@
-//! Arms take turns, and what they did in each.
+//! Lets arms take turns, and measures each turn.
 
 use std::time::{Duration, Instant};
 
@@ -13,42 +13,41 @@ use crate::server::Server;
 use crate::statistics::Estimate;
 use crate::system::{self, Io};
 
-/// How long one arm runs at most before it is the next one's turn, and how often it is its turn at
-/// least: a median of fewer, and its interval, say little.
+/// Longest turn of an arm, and fewest turns: with fewer, a median and its interval mean little.
 const BLOCK: Duration = Duration::from_millis(500);
 const BLOCKS_MIN: usize = 10;
-/// An arm is warm when two blocks in a row differ by no more than this part of the first.
+/// An arm is warm when two successive blocks differ by no more than this share of the first.
 const WARM: f64 = 0.03;
-/// It is given so much of the time that it is measured for to become so, and at most so long.
+/// Longest time for warming up: a share of the measuring time, and an absolute bound.
 const WARM_UP_PART: f64 = 0.25;
 const WARM_UP_MAX: Duration = Duration::from_secs(5);
 
-/// How long arms are measured, and in which order.
+/// The time for measuring arms, and the seed of their order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turns {
-    /// Of each arm.
+    /// Seconds for each arm.
     pub(crate) seconds: f64,
     pub(crate) seed: u64,
 }
 
-/// Processor time and time of a turn, without its preparation and evaluation.
+/// Elapsed time and processor time of a turn, without its preparation and evaluation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spent {
     pub(crate) elapsed: Duration,
     pub(crate) client_cpu: Option<Duration>,
     pub(crate) server_cpu: Option<Duration>,
-    /// By this process.
+    /// Operations of this process.
     pub(crate) io: Option<Io>,
 }
 
-/// Whose processor time counts beside that of this process.
+/// The processes whose processor time counts beside this process's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Others<'a> {
     Nobody,
     Server(&'a Server),
-    /// Every process that comes from this one.
+    /// All descendants of this process.
     Descendants,
-    /// Somebody's who cannot be asked.
+    /// A process whose time cannot be measured.
     Unknown,
 }
 
@@ -67,13 +66,14 @@ pub(crate) struct Start<'a> {
 pub(crate) struct Block {
     pub(crate) operations: u64,
     pub(crate) spent: Spent,
-    /// In nanoseconds.
+    /// Latencies in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
-    /// Numbers of the arm's own, with their names.
+    /// Further numbers of the arm, with their names.
     pub(crate) own: Vec<(&'static str, f64)>,
 }
 
-/// A turn while it is measured: one reading of the clock ends an operation and begins the next.
+/// A turn that is being measured. One reading of the clock ends an operation and begins the
+/// next.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     start: Start<'a>,
@@ -81,15 +81,15 @@ pub(crate) struct Watch<'a> {
     block: Block,
 }
 
-/// What an arm did in all of its turns.
+/// The results of an arm over all of its turns.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
-    /// What one operation of it does.
+    /// A description of one operation.
     pub(crate) operation: &'static str,
     pub(crate) operations: u64,
     pub(crate) spent: Spent,
-    /// In nanoseconds.
+    /// Latencies in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
     pub(crate) turns: Vec<Turn>,
 }
@@ -102,34 +102,34 @@ pub(crate) struct Turn {
     /// Operations a second of processor time, of all processes.
     pub(crate) cpu_rate: Option<f64>,
     pub(crate) operations: u64,
-    /// By this process.
+    /// Operations of this process.
     pub(crate) io: Option<Io>,
-    /// In nanoseconds.
+    /// Median latency, in nanoseconds.
     pub(crate) p50: f64,
-    /// In nanoseconds.
+    /// Latency at the 99th percentile, in nanoseconds.
     pub(crate) p99: f64,
     pub(crate) own: Vec<(&'static str, f64)>,
 }
 
 impl Turn {
-    /// A number of the arm's own.
+    /// Finds one of the arm's further numbers.
     pub(crate) fn own(&self, name: &str) -> Option<f64> {
         self.own.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
     }
 }
 
-/// Of nanoseconds up to a minute; what is longer counts as a minute.
+/// A histogram of nanoseconds up to a minute. Longer times count as a minute.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("these bounds are allowed")
 }
 
-/// Nanoseconds, as histograms take them.
+/// The nanoseconds of a duration, for histograms.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Turns {
-    /// How many turns each arm has.
+    /// Number of turns of each arm.
     pub(crate) fn blocks(self) -> usize {
         ((self.seconds / BLOCK.as_secs_f64()).ceil() as usize).max(BLOCKS_MIN)
     }
@@ -139,20 +139,20 @@ impl Turns {
         Duration::from_secs_f64(self.seconds).div_f64(self.blocks() as f64)
     }
 
-    /// Operations a second of an arm.
+    /// The rate of an arm, in operations a second.
     pub(crate) fn rate(self, arm: &Measured) -> Option<Estimate> {
         let rates: Vec<f64> = arm.turns.iter().map(|turn| turn.rate).collect();
         Estimate::of(&rates, self.seed)
     }
 
-    /// How many turns an arm may have to become warm.
+    /// Most turns of an arm for warming up.
     fn warm_ups(self) -> usize {
         let time = Duration::from_secs_f64(self.seconds * WARM_UP_PART).min(WARM_UP_MAX);
         time.div_duration_f64(self.block()).ceil() as usize
     }
 
-    /// Measures arms, given by their names and by what one operation of each is; `turn` is given
-    /// the index of the arm. `None` after Ctrl-C.
+    /// Measures arms, each given by its name and a description of its operation. `turn` runs
+    /// the arm with an index. `None` after Ctrl-C.
     pub(crate) async fn measure(
         self,
         context: &Context,
@@ -170,9 +170,9 @@ impl Turns {
         ((self.blocks() + 1) * arms) as u64
     }
 
-    /// Lets the arms take turns: `turn` is given the index of the arm. The first round goes by the
-    /// order of the arms and does not count: each has turns until it is warm. Returns `false` after
-    /// Ctrl-C.
+    /// Lets the arms take turns; `turn` runs the arm with an index. The first round goes in the
+    /// order of the arms and does not count: each arm has turns until it is warm. Returns
+    /// `false` after Ctrl-C.
     async fn take(
         self,
         context: &Context,
@@ -203,7 +203,7 @@ impl Turns {
         Ok(true)
     }
 
-    /// Gives an arm turns until it is warm.
+    /// Runs turns of an arm until it is warm.
     async fn warm(
         self,
         mut turn: impl AsyncFnMut() -> anyhow::Result<Block>,
@@ -221,7 +221,7 @@ impl Turns {
 }
 
 impl<'a> Start<'a> {
-    /// Now; the processor time of these counts beside this process's.
+    /// Starts measuring now. The processor time of `others` counts beside this process's.
     pub(crate) fn beside(others: Others<'a>) -> Self {
         let server_cpu = others.cpu();
         let io = system::io();
@@ -233,7 +233,7 @@ impl<'a> Start<'a> {
         self.at
     }
 
-    /// What was spent since.
+    /// The time spent since the start.
     pub(crate) fn spent(&self) -> Spent {
         let since = |now: Option<Duration>, before: Option<Duration>| {
             now.zip(before).map(|(now, before)| now.saturating_sub(before))
@@ -248,29 +248,29 @@ impl<'a> Start<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Of this process alone.
+    /// Starts a turn of this process alone.
     pub(crate) fn start() -> Self {
         Watch::beside(Others::Nobody)
     }
 
-    /// The processor time of these counts beside this process's.
+    /// Starts a turn. The processor time of `others` counts beside this process's.
     pub(crate) fn beside(others: Others<'a>) -> Self {
         let block = Block::new(0, Spent::default());
         Watch { start: Start::beside(others), last: Duration::ZERO, block }
     }
 
-    /// When it began.
+    /// The start of the turn.
     pub(crate) fn since(&self) -> Instant {
         self.start.at()
     }
 
-    /// Whether another operation begins in a turn of this length.
+    /// True if another operation may begin in a turn of this length.
     pub(crate) fn goes_on(&self, length: Duration) -> bool {
         self.last < length
     }
 
-    /// So many operations have ended together, and the next one begins: each took its share of the
-    /// time.
+    /// Notes that this many operations have ended together, each with its share of the time,
+    /// and that the next one begins.
     pub(crate) fn lap(&mut self, operations: usize) {
         let now = self.start.at().elapsed();
         let each = nanos((now - self.last).div_f64(operations as f64));
@@ -279,14 +279,14 @@ impl<'a> Watch<'a> {
         self.last = now;
     }
 
-    /// An operation took so many nanoseconds, by another clock than the turn's.
+    /// Notes an operation that was timed by another clock.
     pub(crate) fn note(&mut self, nanos: u64) {
         self.block.latencies.saturating_record(nanos);
         self.block.operations += 1;
         self.last = self.start.at().elapsed();
     }
 
-    /// The end of the turn.
+    /// Ends the turn.
     pub(crate) fn stop(self) -> Block {
         Block { spent: self.start.spent(), ..self.block }
     }
@@ -304,12 +304,12 @@ impl Others<'_> {
 }
 
 impl Block {
-    /// So many operations, whose latencies are yet to be told.
+    /// Creates a block with this many operations, whose latencies are added later.
     pub(crate) fn new(operations: u64, spent: Spent) -> Self {
         Block { operations, spent, latencies: histogram(), own: Vec::new() }
     }
 
-    /// With a number of the arm's own.
+    /// Adds a further number of the arm.
     pub(crate) fn with(mut self, name: &'static str, number: f64) -> Self {
         self.own.push((name, number));
         self
@@ -322,7 +322,7 @@ impl Block {
 }
 
 impl Spent {
-    /// Of all processes.
+    /// Processor time of all processes.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         Some(self.client_cpu? + self.server_cpu?)
     }
@@ -377,7 +377,7 @@ impl Measured {
 mod tests {
     use super::*;
 
-    /// How many blocks of such rates an arm is given until it is warm, in blocks of half a second.
+    /// Number of half-second blocks with these rates that an arm gets until it is warm.
     async fn blocks(turns: Turns, rates: &[u64]) -> usize {
         let mut given = 0;
         let turn = async || {

@@ -1,10 +1,10 @@
-//! The web index, measured: pages and links a second to idle and searchable, and delays at half
-//! load.
+//! Measures the web index: pages and links a second until it is idle and searchable, and delays
+//! at half load.
 //!
-//! Two runs, each on a store of its own: as fast as it goes, until every observer is idle and every
-//! page searchable; then with pages arriving at half that rate, by a schedule that does not wait
-//! for the index (so that a stall counts for every page it delays). Each run ends with a
-//! verification; a run that fails it is void.
+//! There are two runs, each on a store of its own. The first loads at full speed, until every
+//! observer is idle and every page searchable. In the second, pages arrive at half that rate.
+//! Their schedule does not wait for the index, so that a stall counts for every page that it
+//! delays. Each run ends with a verification, and is void if that fails.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -75,7 +75,7 @@ impl Webindex {
         }
     }
 
-    /// Both runs; `None` after Ctrl-C.
+    /// Runs both; `None` after Ctrl-C.
     async fn both(&self, context: &Context, base: &Base) -> anyhow::Result<Option<(Run, Run)>> {
         let Some(full) = one(context, self, base, None).await? else { return Ok(None) };
         let half = full.pages_per_s() / 2.0;
@@ -84,7 +84,7 @@ impl Webindex {
     }
 }
 
-/// One run.
+/// The results of one run.
 #[derive(Debug)]
 struct Run {
     pages_per_s_offered: Option<f64>,
@@ -169,7 +169,7 @@ fn print(out: Out, settings: &Webindex, full: &Run, half: &Run) -> std::io::Resu
     ))
 }
 
-/// The store is new, so what was loaded is all there is.
+/// The error for a directory without pages: the store is new, so it holds only the loaded pages.
 fn nothing_to_index(settings: &Webindex, load: &LoadReport) -> anyhow::Error {
     let mut what = format!("{}: no pages to index in this directory", settings.dir.display());
     if let Some(Skipped { path, reason }) = load.skipped.first() {

@@ -1,5 +1,5 @@
-//! `percolator-bench all` and `percolator-bench check`: what is measured is held to goals and
-//! written about.
+//! Tests `percolator-bench all` and `percolator-bench check`: results are compared with the
+//! goals, and a document is written about them.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -29,7 +29,7 @@ fn what_one_benchmark_found_is_checked_and_written_about() {
     let (out_name, report_name) = (out.to_str().unwrap(), report.to_str().unwrap());
     let all = ["all", "--quick", "--out", out_name, "--report", report_name];
     let ran = run(&[&all[..], &["--only", "prefetch"]].concat());
-    // The others were not measured.
+    // The other benchmarks did not run, so their goals are not measured.
     assert_eq!(ran.status.code(), Some(6), "{}", stderr_of(&ran));
     assert!(
         stderr_of(&ran).contains("fig8.json") && !stderr_of(&ran).contains("bench prefetch ended")
@@ -47,12 +47,12 @@ fn what_one_benchmark_found_is_checked_and_written_about() {
     assert!(
         read(&dir.path().join("docs/experiments/prefetch.svg")).contains("with columns read ahead")
     );
-    // A plot that is there goes beside the report.
+    // An existing plot is copied beside the report.
     std::fs::write(out.join("prefetch.svg"), "<svg/>").unwrap();
     assert_eq!(run(&[&all[..], &["--none"]].concat()).status.code(), Some(6));
     assert!(read(&report).contains("](experiments/prefetch.svg)"));
     assert_eq!(read(&dir.path().join("docs/experiments/prefetch.svg")), "<svg/>");
-    // It stays what it is where the report's directory of plots is that of the results.
+    // A plot keeps its content if the report's directory of plots is that of the results.
     let beside = dir.path().join("out.md");
     let same = ["all", "--none", "--out", out_name, "--report", beside.to_str().unwrap()];
     assert_eq!(run(&same).status.code(), Some(6));
@@ -75,7 +75,7 @@ fn goals_are_checked_against_the_files_of_a_directory() {
     assert_eq!((status, &rows["reached"]), (Some(6), &json!(0)));
     assert_eq!(rows["not_measured"], rows["rows"].as_array().unwrap().len());
     assert!(told.contains("prefetch.json"), "{told}");
-    // Every row has its figure, and each reaches its bar.
+    // Every row gets its figure, with the value of its bar.
     let mut files = std::collections::BTreeMap::<String, Vec<Value>>::new();
     for row in rows["rows"].as_array().unwrap() {
         let (bar, name) = (&row["bar"], &row["figure"]);

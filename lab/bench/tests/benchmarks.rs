@@ -1,5 +1,5 @@
-//! Every benchmark, for a fraction of a second: the shape of what it reports, and that it checks
-//! itself. One runs at a time: each is measured.
+//! Runs every benchmark for a fraction of a second: it checks the shape of the report, and that
+//! the benchmark checks itself. Only one runs at a time, because each is measured.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -14,7 +14,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn bench(words: &str) -> Output {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator-bench"));
-    // Whatever emulator is at hand, these tests need none.
+    // These tests must not find an emulator.
     command.env_remove("BIGTABLE_EMULATOR_HOST").env_remove("CBTEMULATOR");
     command.arg("-q").args(words.split_whitespace()).output().unwrap()
 }
@@ -33,22 +33,22 @@ fn list<'a>(result: &'a Value, name: &str) -> &'a [Value] {
     result[name].as_array().map_or(&[][..], Vec::as_slice)
 }
 
-/// A short run, and what is expected of it.
+/// A short run, and its expected results.
 #[derive(Default)]
 struct Case {
     words: &'static str,
-    /// How many arms there are.
+    /// Number of arms.
     arms: usize,
-    /// Bars of figures, all of which are more than nothing.
+    /// Figures with their bars. Each figure must be positive.
     bars: &'static [(&'static str, f64)],
-    /// Plots, and a part of each.
+    /// Plots, with a part of each.
     plots: &'static [(&'static str, &'static str)],
-    /// What may be wrong with a run on a busy machine.
+    /// A fault of the run that is allowed on a busy machine.
     void: &'static str,
 }
 
 impl Case {
-    /// Runs it, and returns what it said.
+    /// Runs the benchmark, and returns its report.
     fn run(&self) -> Value {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
@@ -78,7 +78,7 @@ impl Case {
             assert!(plot.contains(part) && plot.contains("</svg>"), "{part}: {plot}");
             assert!(!plot.contains("NaN"), "{plot}");
         }
-        // Every goal of `percolator-bench check` names a figure that its benchmark has.
+        // Every goal of `percolator-bench check` names a figure that exists in its benchmark.
         let checked = bench(&format!("check --json {}", out.display()));
         let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
         for row in list(&checked, "rows").iter().filter(|row| row["file"] == format!("{name}.json"))
@@ -94,7 +94,7 @@ impl Case {
 #[test]
 fn fig7_is_compared_with_its_rivals_and_with_the_rule() {
     let result = Case {
-        // Without the column engine, whether or not it is there.
+        // Without the column engine, even if it is installed.
         words: "fig7 --quick --documents 10000 --seconds 0.2 --rounds 1 --python no-such-python",
         bars: &[("documents/s, ours/rows", 0.133)],
         plots: &[("fig7.svg", "over its old files"), ("fig7-rate.svg", "into the engine")],
@@ -102,7 +102,7 @@ fn fig7_is_compared_with_its_rivals_and_with_the_rule() {
         ..Case::default()
     }
     .run();
-    // Nothing else may be wrong.
+    // No other condition may fail.
     for condition in list(&result, "check").iter().filter(|condition| condition["ok"] == false) {
         let name = condition["condition"].as_str().unwrap();
         assert!(name.ends_with("generator was in time"), "{condition}");
@@ -120,7 +120,7 @@ fn fig7_is_compared_with_its_rivals_and_with_the_rule() {
     for name in ["documents/s, engine/rows", "documents/CPU-s, engine/rows", "keys looked up"] {
         assert!(median(&result, name) > 0.0, "{name}");
     }
-    // The floor alone is not asked about crawl rates.
+    // Only the floor is not measured at crawl rates.
     for rival in list(&result, "rivals") {
         let rates = if rival["name"] == "engine" { 0 } else { 6 };
         assert_eq!(list(rival, "rates").len(), rates, "{}", rival["name"]);
@@ -158,7 +158,7 @@ fn fig8_measures_every_arm_and_checks_every_copy() {
             ("two_phases", 2.0),
         ] {
             let found = median(&result, &format!("{name}: system calls that write, each"));
-            // Timestamps are reserved, and files written, now and then.
+            // Reserving timestamps and writing files take a few further calls.
             assert!((calls..calls + 1.0).contains(&found), "{name}: {found}");
         }
     }
@@ -168,8 +168,8 @@ fn fig8_measures_every_arm_and_checks_every_copy() {
         let names = ["reads", "writes", "conditions", "cells_changed"];
         names.map(|name| step["per_transaction"][name].as_f64().unwrap()).into()
     };
-    // Prewrite looks for lock, tomb and newer write, and leaves lock and value; commit looks for
-    // the lock, and leaves the write record in its place.
+    // A prewrite checks for a lock, a rollback record and a newer write, and leaves a lock and a
+    // value. A commit checks the lock, and replaces it by the write record.
     for (at, arm, each) in [
         (0, "paper_faithful", [0.0, 2.0, 4.0, 4.0]),
         (3, "two_phases", [0.0, 2.0, 4.0, 3.0]),
@@ -250,7 +250,7 @@ fn fig10_kills_processes_and_loses_no_commit() {
     let result = Case {
         words: "fig10 --customers 20 --workers 3 --seconds 1 --rounds 1",
         plots: &[("fig10.svg", "1 of 3 workers killed"), ("fig10.svg", "table server killed")],
-        // On a busy machine the workers may be kept from their capacities.
+        // On a busy machine the workers may not reach their capacities.
         void: "capacities",
         ..Case::default()
     }
@@ -265,7 +265,7 @@ fn fig10_kills_processes_and_loses_no_commit() {
     assert!(moments.map(at).is_sorted(), "{}", result["rounds"]);
     assert_eq!(list(&result, "figures").len(), 9);
     for figure in list(&result, "figures") {
-        // There may have been no Trade-Result yet.
+        // There may have been no Trade-Result yet, so the figure may be missing.
         assert!(figure["median"].is_number() || figure["bar"].is_null(), "{figure}");
     }
     assert!(list(&result["series"], "transactions_per_s").len() >= 4);
@@ -281,7 +281,7 @@ fn batching_measures_delays_and_counts_every_commit() {
         ..Case::default()
     }
     .run();
-    // Read, prewrite and commit each wait.
+    // Read, prewrite and commit each wait for the delay.
     assert!(result["arms"][3]["p50_us"].as_f64() > Some(300_000.0), "{}", result["arms"][3]);
     for (what, least) in [("requests", 3.0), ("reads", 1.0), ("mutations", 2.0)] {
         let each = |arm| median(&result, &format!("{arm}: {what} for a transaction"));
@@ -411,7 +411,8 @@ fn scan_measures_scans_and_counts_notifications() {
     .run();
     let check = &result["check"];
     assert_eq!(check["wrong"], 0);
-    // A round that warms up and one that counts, of six arms, and what was processed.
+    // One round that warms up and one that counts, of six arms, and the processed
+    // notifications.
     assert!(check["notified"].as_u64() >= Some(12 * 100 + 400), "{check}");
     assert_eq!(check["observed"], check["notified"]);
     // All three tables from end to end, and the clean cells.
@@ -461,7 +462,7 @@ fn settings_that_cannot_be_are_refused() {
     }
 }
 
-/// The arms of `profile` here, of a hundred operations each.
+/// The arms of `profile` in these tests, with a hundred operations each.
 const FEW: &str = "profile --json --operations 100 --arm fjall_insert --arm raw_set \
                    --arm engine_document --arm document";
 
@@ -480,9 +481,9 @@ fn profile_counts_what_an_operation_takes() {
     for arm in [0, 1] {
         let parts = ["ours", "engine", "allocator", "others"].map(|part| of(arm, part));
         assert!(of(arm, "engine") > 100.0, "{result}");
-        // Each is rounded by itself.
+        // Each part is rounded separately.
         assert!((parts.iter().sum::<f64>() - of(arm, "instructions")).abs() <= 2.5, "{result}");
-        // One write of the journal; what else there is, is little.
+        // One write of the journal, and few other calls.
         assert!((0.9..1.6).contains(&of(arm, "file_calls")), "{result}");
     }
     assert!(of(0, "ours") < 100.0, "the engine alone: {result}");

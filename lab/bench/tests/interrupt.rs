@@ -1,4 +1,4 @@
-//! Ctrl-C ends a benchmark.
+//! Tests that Ctrl-C ends a benchmark.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
@@ -16,7 +16,7 @@ fn ctrl_c_ends_a_command_within_two_seconds() {
         bench.args(["--without", beside]);
     }
     let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It listens before it creates anything.
+    // The benchmark handles the signal before it creates any file.
     let deadline = Instant::now() + Duration::from_secs(30);
     while !data.join("main/FORMAT").exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));

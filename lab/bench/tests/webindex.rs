@@ -1,4 +1,4 @@
-//! `percolator-bench webindex` on three pages: what it prints, and its verification.
+//! Tests `percolator-bench webindex` on three pages: its output, and its verification.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -11,7 +11,7 @@ fn bench(dir: &Path) -> Output {
     bench_without(dir, &[])
 }
 
-/// Leaves these out.
+/// Runs the benchmark without these files.
 fn bench_without(dir: &Path, excluded: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator-bench"));
     command.args(["webindex", "--json", "-q"]).arg(dir);
@@ -21,7 +21,7 @@ fn bench_without(dir: &Path, excluded: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Refused, with nothing reported; what is said.
+/// Checks that the run was refused without a report, and returns the message.
 fn refused(ran: &Output) -> String {
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert_eq!(ran.status.code(), Some(2), "{said}");
@@ -62,7 +62,7 @@ fn a_directory_without_pages_is_refused() {
     let said = refused(&bench(dir.path()));
     assert!(said.contains("no pages to index"), "{said}");
     assert!(said.contains("percolator webindex generate DIR"), "{said}");
-    // Nor is there any where all are left out.
+    // With all files excluded, there are no pages either.
     std::fs::write(dir.path().join("page.html"), "<p>here").unwrap();
     let said = refused(&bench_without(dir.path(), &["page.html"]));
     assert!(said.contains("no pages to index") && said.contains("--exclude"), "{said}");

@@ -1,4 +1,4 @@
-//! What the driver needs of a store.
+//! Defines the interface between the driver and a store.
 
 use async_trait::async_trait;
 use percolator::AbortReason;
@@ -10,17 +10,17 @@ use crate::{Error, Result};
 /// A store that holds a brokerage.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync + std::fmt::Debug {
-    /// One attempt of a transaction.
+    /// Runs one attempt of a transaction.
     async fn attempt(&self, request: &Request) -> Result<Answer, Failed>;
 
-    /// Reserves trade numbers, durably; returns the first.
+    /// Reserves trade numbers durably, and returns the first.
     async fn reserve(&self, count: u64) -> Result<u64>;
 
-    /// What the checks are about, as of one moment.
+    /// Reads the facts that the checks need, as of one moment.
     async fn books(&self) -> Result<Books>;
 }
 
-/// Why an attempt failed.
+/// A failed attempt, with the reason.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) why: Why,
@@ -29,13 +29,13 @@ pub(crate) struct Failed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Another transaction was there first: nothing was written, and the next attempt may succeed.
+    /// Another transaction came first. Nothing was written, and the next attempt may succeed.
     Conflict,
-    /// The store could not do it now; nothing was written.
+    /// A passing fault of the store; nothing was written.
     Passing,
-    /// Nobody knows whether it was committed.
+    /// The attempt may have been committed.
     Unknown,
-    /// It would fail again.
+    /// Every further attempt would fail too.
     Lasting,
 }
 

@@ -1,4 +1,4 @@
-//! The driver: clients that make requests, in a closed loop or at a rate, and the checks at the
+//! Drives a brokerage with clients in a closed loop or at a rate, and checks the books at the
 //! end.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,17 +19,17 @@ use crate::request::{Answer, Request};
 use crate::store::OnPercolator;
 use crate::{Error, Result, Scale};
 
-/// How often a transaction is tried.
+/// Most attempts of a transaction.
 const ATTEMPTS_MAX: u32 = 200;
-/// The pause after the first conflict, which doubles with each further one, and its bound.
+/// The pause after the first conflict, and the most times that further conflicts double it.
 const PAUSE: Duration = Duration::from_micros(500);
 const PAUSE_DOUBLED_MAX: u32 = 8;
-/// How many trade numbers are reserved at a time.
+/// Number of trade numbers that are reserved at a time.
 const NUMBERS_AT_ONCE: u64 = 10_000;
-/// How many requests may wait in an open loop.
+/// Most waiting requests in an open loop.
 const WAITING_MAX: usize = if cfg!(test) { 200 } else { 20_000 };
 
-/// A brokerage that is loaded, its customers and its market.
+/// A loaded brokerage with its customers and its market.
 ///
 /// See [`Report`] for an example.
 #[derive(Debug, Clone)]
@@ -43,22 +43,22 @@ struct Shared {
     backend: Box<dyn Backend>,
     floor: Mutex<Floor>,
     reserving: tokio::sync::Mutex<()>,
-    /// Of one of several drivers.
+    /// The log, if this is one of several drivers.
     log: Option<Log>,
-    /// Draws the pauses.
+    /// The random draws of pauses so far.
     paused: AtomicU64,
 }
 
-/// The place of one of several drivers over one brokerage.
+/// The place of a driver among several over one brokerage.
 ///
 /// See [`Exchange::join`].
 #[derive(Debug)]
 pub struct Seat {
-    /// Its number: no other driver has it or had it, and it is not 0.
+    /// The driver's number. It must not be 0, and no other driver may have or have had it.
     pub number: u64,
-    /// How many requests customers have made of another driver so far: market time begins there.
+    /// Number of requests that another driver's customers have made. Market time begins there.
     pub made: u64,
-    /// Where it notes what it does.
+    /// The log of this driver.
     pub log: Log,
 }
 
@@ -66,16 +66,16 @@ impl Exchange {
     /// Loads a brokerage into an empty database.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a scale that cannot be; those of the database.
+    /// [`Error::Invalid`] for an impossible scale, or an error of the database.
     pub async fn load(db: Percolator, scale: Scale) -> Result<Self> {
         scale.check()?;
         let backend = OnPercolator::load(db, scale).await?;
         Ok(Exchange::over(Box::new(backend), scale))
     }
 
-    /// Joins the drivers of a brokerage that one of them has loaded. Each has customers and a
-    /// market of its own: orders that the market of a driver has taken are lost when its process
-    /// ends, and stay submitted.
+    /// Joins the drivers of a brokerage that one of them has loaded. Each driver has customers
+    /// and a market of its own. If a driver's process ends, the orders that its market has
+    /// taken are lost and stay submitted.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -95,7 +95,7 @@ impl Exchange {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a scale that cannot be; those of the database.
+    /// [`Error::Invalid`] for an impossible scale, or an error of the database.
     pub async fn join(db: Percolator, scale: Scale, seat: Seat) -> Result<Self> {
         scale.check()?;
         let Seat { number, made, log } = seat;
@@ -120,35 +120,35 @@ impl Exchange {
         Exchange { shared: Arc::new(shared) }
     }
 
-    /// How large it is.
+    /// The size of the brokerage.
     pub fn scale(&self) -> Scale {
         self.shared.scale
     }
 
-    /// Clients that make their next request as soon as they are answered, for a time. With the time
-    /// over, each finishes what it is at.
+    /// Runs clients for a time. Each makes its next request as soon as it has an answer. When
+    /// the time is over, each finishes its current request.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] when a transaction fails too often, and whatever makes one fail for
-    /// good.
+    /// [`Error::Exhausted`] if a transaction fails too often, or the error of one that fails
+    /// for good.
     pub async fn closed(&self, clients: usize, length: Duration) -> Result<Report> {
         let started = Instant::now();
         self.clients(clients, move || started.elapsed() < length).await
     }
 
-    /// So many transactions, by clients as in [`closed`](Exchange::closed).
+    /// Runs this many transactions, by clients as in [`closed`](Exchange::closed).
     ///
     /// # Errors
-    /// As [`closed`](Exchange::closed).
+    /// The same as for [`closed`](Exchange::closed).
     pub async fn transactions(&self, clients: usize, count: u64) -> Result<Report> {
         let made = AtomicU64::new(0);
         self.clients(clients, move || made.fetch_add(1, Ordering::Relaxed) < count).await
     }
 
-    /// Clients that make requests at the pace they are told, until they are told to end.
+    /// Runs clients that make requests at the pacer's pace, until it ends them.
     ///
     /// # Errors
-    /// As [`closed`](Exchange::closed).
+    /// The same as for [`closed`](Exchange::closed).
     pub async fn paced(&self, clients: usize, pacer: Arc<Pacer>) -> Result<Report> {
         self.clients_while(clients, move || {
             let pacer = pacer.clone();
@@ -188,16 +188,17 @@ impl Exchange {
         Ok(report)
     }
 
-    /// Requests that are due at random times, so many a second on average, whether or not those
-    /// before them are served. Latencies count from when a request was due.
+    /// Makes requests at random times with this average rate, whether or not earlier ones have
+    /// been served. Latencies count from the time at which a request was due.
     ///
     /// # Errors
-    /// As [`closed`](Exchange::closed), and [`Error::Saturated`] when too many wait.
+    /// The same as for [`closed`](Exchange::closed), and [`Error::Saturated`] if too many
+    /// requests wait.
     pub async fn open(&self, per_second: f64, length: Duration) -> Result<Report> {
         let started = Instant::now();
         let (due, mut requests) = tokio::sync::mpsc::unbounded_channel();
         let mut stream = Stream::new(self.shared.scale.seed, Purpose::Market, 1);
-        // Not a task: those who serve may keep every worker of the runtime busy.
+        // A thread, because serving tasks may keep every worker of the runtime busy.
         let clock = std::thread::spawn(move || {
             let mut at = Duration::ZERO;
             loop {
@@ -234,34 +235,35 @@ impl Exchange {
                 total.add(&one(ended)?);
             }
         }
-        // No more are sent, and nothing that was begun is cut short: the books would not know of
-        // it.
+        // Requests that have begun run to their end, because the ledger must know about every
+        // commit.
         drop(requests);
         total.add(&joined(tasks).await?);
         total.elapsed = started.elapsed();
-        // It has ended, or does so at its next request.
+        // The thread has ended, or ends when it sends its next request.
         let _ = clock.join();
         saturated.map_or(Ok(total), Err)
     }
 
-    /// Checks that the store holds what a brokerage must, as of one moment, and what was committed
-    /// here, no more and no less: the checks (a) to (i) of [`Violation`]. No request may run.
+    /// Checks, as of one moment, that the store satisfies the rules of a brokerage. Also checks
+    /// that it holds exactly the transactions that this driver committed. These are the checks
+    /// (a) to (i) of [`Violation`]. No request may run meanwhile.
     ///
     /// # Errors
-    /// Those of the store. What is wrong with the data is the answer.
+    /// An error of the store. Violations are no errors, but the answer.
     pub async fn check(&self) -> Result<Vec<Violation>> {
         let books = self.shared.backend.books().await?;
         let ledger = self.shared.floor().ledger.clone();
         Ok(check::all(&books, &ledger, self.shared.scale))
     }
 
-    /// The same [checks](Exchange::check), of what all drivers of a brokerage have done according
-    /// to their logs. None may run.
+    /// Runs the same [checks](Exchange::check) against the logs of all drivers of a brokerage.
+    /// None of them may run meanwhile.
     ///
     /// See [`join`](Exchange::join) for an example.
     ///
     /// # Errors
-    /// As [`check`](Exchange::check).
+    /// The same as for [`check`](Exchange::check).
     pub async fn audit(db: Percolator, scale: Scale, logs: &[Vec<Entry>]) -> Result<Audit> {
         let books = OnPercolator::join(db).await?.books().await?;
         Ok(check::audit(&books, &Ledger::of(logs), scale))
@@ -273,7 +275,7 @@ impl Shared {
         self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next request; reserves trade numbers when there are none.
+    /// Returns the next request. Reserves trade numbers when none are left.
     async fn next(&self) -> Result<Request> {
         loop {
             if let Some(request) = self.floor().next() {
@@ -287,7 +289,7 @@ impl Shared {
         }
     }
 
-    /// Tries a request until it is done.
+    /// Attempts a request until it is done.
     async fn serve(&self, mut request: Request, due: Instant, report: &mut Report) -> Result<()> {
         let kind = request.kind();
         let mut attempts = 0;
@@ -305,14 +307,15 @@ impl Shared {
             of_kind.retries += 1;
             match (why, &mut request) {
                 (Why::Lasting, _) => return Err(error),
-                // Told twice, the quantities would count twice. Its log says that it is in doubt.
+                // A second attempt might count the quantities twice. The log marks the feed as
+                // in doubt.
                 (Why::Unknown, Request::MarketFeed(_)) if self.log.is_some() => {
                     self.floor().give_up_feed();
                     return Ok(());
                 }
                 (Why::Unknown, Request::MarketFeed(_)) => return Err(error),
                 (Why::Unknown, Request::TradeOrder(order)) => order.maybe_done = true,
-                // The others find what they did, or may do it again.
+                // Other requests find their earlier effect, or may be applied again.
                 _ => {}
             }
             if attempts >= ATTEMPTS_MAX {
@@ -332,8 +335,8 @@ impl Shared {
         Ok(())
     }
 
-    /// How long a transaction waits after so many failures: longer each time, and not as long as
-    /// others.
+    /// The pause after this many failures. It grows with each failure, and a random part makes
+    /// it differ from other pauses.
     fn pause(&self, attempts: u32) -> Duration {
         let item = self.paused.fetch_add(1, Ordering::Relaxed);
         let share = Stream::new(self.scale.seed, Purpose::Emulator, !item).unit();
@@ -347,7 +350,7 @@ fn nanos(duration: Duration) -> u64 {
 
 type Ended = std::result::Result<Result<Report>, tokio::task::JoinError>;
 
-/// The report of a task. A panic goes on in whoever waits.
+/// The report of a task. If the task panicked, the panic continues here.
 fn one(ended: Ended) -> Result<Report> {
     ended.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
@@ -355,7 +358,7 @@ fn one(ended: Ended) -> Result<Report> {
     })
 }
 
-/// The reports of all tasks. The first failure ends the others.
+/// Sums up the reports of all tasks. The first failure ends the others.
 async fn joined(mut tasks: JoinSet<Result<Report>>) -> Result<Report> {
     let mut total = Report::default();
     while let Some(ended) = tasks.join_next().await {

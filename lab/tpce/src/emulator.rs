@@ -1,4 +1,4 @@
-//! The customers: what they ask for, drawn from a seed.
+//! Draws the requests of customers from a seed.
 
 use crate::Scale;
 use crate::generate::stream::{Purpose, Stream};
@@ -6,8 +6,8 @@ use crate::model::kind;
 use crate::request::*;
 use crate::scale::{LOAD_UNIT, PRICED_DAYS, names};
 
-/// A limit order has its price somewhere within the next seconds of the price's wave, so that it
-/// waits for seconds and not for a quarter of an hour.
+/// A limit order's price is one that the price wave reaches within this time. So it waits for
+/// seconds instead of a quarter of an hour.
 const LIMIT_WITHIN_MS: u64 = 5_000;
 
 /// Draws requests.
@@ -15,20 +15,20 @@ const LIMIT_WITHIN_MS: u64 = 5_000;
 pub(crate) struct Emulator {
     scale: Scale,
     stream: Stream,
-    /// Which table is maintained next.
+    /// Index of the table that is maintained next.
     maintained: usize,
 }
 
 impl Emulator {
-    /// The customers of a seat.
+    /// Creates the customers of a seat.
     pub(crate) fn new(scale: Scale, seat: u64) -> Self {
         let stream = Stream::new(scale.seed, Purpose::Emulator, seat);
         Emulator { scale, stream, maintained: 0 }
     }
 
-    /// Somebody: of a load unit at random, of tiers 1, 2 and 3 in 10, 60 and 30 of a hundred cases.
+    /// Draws a customer of a random load unit. Tiers 1, 2 and 3 have 10, 60 and 30 percent.
     fn customer(&mut self) -> u64 {
-        // What is left over belongs to the last unit.
+        // The remaining customers belong to the last unit.
         let units = (self.scale.customers / LOAD_UNIT).max(1);
         let unit = self.stream.below(units);
         let first = unit * LOAD_UNIT + 1;
@@ -39,7 +39,7 @@ impl Emulator {
             _ => 3,
         };
         loop {
-            // A fifth of each unit at least is of each tier.
+            // At least a fifth of each unit is of each tier, so the loop ends soon.
             let c = self.stream.between(first, last);
             if Scale::tier(c) == tier {
                 return c;

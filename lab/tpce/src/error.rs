@@ -1,9 +1,9 @@
-//! What can go wrong with a run.
+//! Defines the errors of a run.
 
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a run failed. A violation of a check is not an error: see
+/// The reason why a run failed. A violation of a check is no error: see
 /// [`Exchange::check`](crate::Exchange::check).
 ///
 /// ```
@@ -12,26 +12,26 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting that cannot be.
+    /// An impossible setting.
     #[error("{0}")]
     Invalid(String),
     /// The database failed.
     #[error(transparent)]
     Database(#[from] percolator::Error),
-    /// A transaction failed as often as it may.
+    /// A transaction used up its attempts.
     #[error("a {kind} transaction failed {attempts} times, the last time with: {last}")]
     Exhausted {
         /// The transaction's type.
         kind: &'static str,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
-        /// What happened the last time.
+        /// The error of the last attempt.
         last: Box<Error>,
     },
-    /// More requests wait than may: the store does not keep up with the rate.
+    /// Too many requests wait: the store does not keep up with the rate.
     #[error("{waiting} requests wait: the store does not keep up; offer fewer a second")]
     Saturated {
-        /// How many.
+        /// Number of waiting requests.
         waiting: usize,
     },
     /// The [log](crate::Log) of a driver cannot be written or read.

@@ -1,4 +1,4 @@
-//! What all clients of a run share: which request is next, and what has come of those before.
+//! Holds the state that all clients of a run share: the next request, and the results so far.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,8 +10,8 @@ use crate::market::Market;
 use crate::request::{Answer, Request, TransactionType};
 use crate::scale::TRADE_EVERY_MS;
 
-/// How many requests of each type a deck has. Trade-Result and Market-Feed follow from
-/// Trade-Orders, Data-Maintenance comes once a minute.
+/// Number of requests of each type in a deck. Trade-Result and Market-Feed follow from
+/// Trade-Orders. Data-Maintenance comes once a minute.
 const DECK: [(TransactionType, usize); 8] = [
     (TransactionType::TradeStatus, 190),
     (TransactionType::MarketWatch, 180),
@@ -23,27 +23,27 @@ const DECK: [(TransactionType, usize); 8] = [
     (TransactionType::TradeUpdate, 20),
 ];
 
-/// Of a deck, the Trade-Orders that are not rolled back.
+/// The Trade-Orders of a deck that are not rolled back.
 const TRADES_PER_DECK: u64 = 100;
 const CARDS: u64 = 890;
 
 /// Market time between two Data-Maintenances.
 const MAINTENANCE_MS: u64 = 60_000;
 
-/// What the driver knows to be committed; the checks compare it with what the store holds.
+/// The commits that the driver knows of. The checks compare them with the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ledger {
-    /// Orders that were taken.
+    /// Trade numbers of accepted orders.
     pub(crate) ordered: BTreeSet<u64>,
-    /// Trades of these that were completed.
+    /// Trade numbers of completed trades.
     pub(crate) completed: BTreeSet<u64>,
-    /// The quantities of all ticks that were told.
+    /// Sum of the quantities in all acknowledged feeds.
     pub(crate) fed: i64,
-    /// What nobody knows; of a driver that is alone, nothing.
+    /// Transactions with an unknown end; none if there is only one driver.
     pub(crate) doubt: Doubt,
 }
 
-/// What may have been committed, and may not: whoever began it was killed, or was not told.
+/// Transactions that may have been committed: their driver was killed, or got no answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Doubt {
     pub(crate) ordered: BTreeSet<u64>,
@@ -52,7 +52,7 @@ pub(crate) struct Doubt {
     pub(crate) fed: Vec<i64>,
 }
 
-/// The floor of the exchange.
+/// The shared state of a run.
 #[derive(Debug)]
 pub(crate) struct Floor {
     scale: Scale,
@@ -60,21 +60,22 @@ pub(crate) struct Floor {
     shuffler: Stream,
     emulator: Emulator,
     market: Market,
-    /// How many requests customers have made.
+    /// Number of requests that customers have made.
     made: u64,
     maintained: u64,
-    /// Trade numbers that were reserved.
+    /// Reserved trade numbers.
     pub(crate) numbers: Range<u64>,
     pub(crate) ledger: Ledger,
 }
 
 impl Floor {
-    /// The floor of a driver that is alone.
+    /// Creates the state of a single driver.
     pub(crate) fn new(scale: Scale) -> Self {
         Floor::of_seat(scale, 0, 0)
     }
 
-    /// The floor of one of several drivers, whose customers have made so many requests before.
+    /// Creates the state of one of several drivers, whose customers have made `made` requests
+    /// before.
     pub(crate) fn of_seat(scale: Scale, seat: u64, made: u64) -> Self {
         let mut floor = Floor {
             scale,
@@ -91,19 +92,20 @@ impl Floor {
         floor
     }
 
-    /// How many Data-Maintenances are due by now.
+    /// Number of Data-Maintenances that are due by now.
     fn maintenances(&self) -> u64 {
         (self.now() - self.scale.start_ms()) / MAINTENANCE_MS
     }
 
-    /// Market time: customers make requests at TPC-E's pace, however long that takes on the wall.
+    /// Market time. It advances with the customers' requests at TPC-E's pace, not with the wall
+    /// clock.
     fn now(&self) -> u64 {
         let per_card = TRADE_EVERY_MS * TRADES_PER_DECK;
         self.scale.start_ms() + self.made * per_card / CARDS / self.scale.customers
     }
 
-    /// The next request: what the market has done first, then what a customer wants. `None` when
-    /// trade numbers have to be reserved before.
+    /// The next request: first those of the market, then those of customers. `None` if trade
+    /// numbers must be reserved before.
     pub(crate) fn next(&mut self) -> Option<Request> {
         let now = self.now();
         if let Some(execution) = self.market.executed(now) {
@@ -141,13 +143,13 @@ impl Floor {
         })
     }
 
-    /// Gives up a Market-Feed that may have been committed: told again, its quantities might count
-    /// twice. The orders that it may have triggered stay submitted.
+    /// Gives up a Market-Feed that may have been committed, because a second attempt might
+    /// count its quantities twice. Limit orders that it may have triggered stay submitted.
     pub(crate) fn give_up_feed(&mut self) {
         self.market.fed();
     }
 
-    /// Notes what has come of a request.
+    /// Records the result of a request.
     pub(crate) fn done(&mut self, request: &Request, answer: &Answer) {
         let now = self.now();
         match request {
@@ -214,7 +216,7 @@ mod tests {
         let mut floor = Floor::new(Scale::new(1_000, 1));
         floor.numbers = 1..1_000_000;
         let begun = floor.now();
-        // 1,000 customers make two trades a second.
+        // 1,000 customers order two trades a second.
         let mut orders = 0;
         while floor.now() < begun + 500_000 {
             let request = floor.next().unwrap();

@@ -1,10 +1,11 @@
-//! The log of one of several drivers over one brokerage: what it began, and what it was told is
-//! done.
+//! Keeps the log of one of several drivers over one brokerage: the transactions that it began,
+//! and those that the store acknowledged.
 //!
-//! Several processes drive one store, and any of them may be killed. What a run may be held to is
-//! then what each of them had written down: a line *before* the first attempt of a transaction that
-//! the checks are about, and one after it was committed, *before* it counts. What was begun and not
-//! done is in doubt, and may be in the store or not; all else must be as the logs say.
+//! Several processes drive one store, and any of them may be killed. The logs then define what
+//! the store must hold. For a transaction that the checks cover, a driver writes a line
+//! *before* the first attempt. It writes another line after the commit, *before* the
+//! transaction counts. A transaction that was begun and not done is in doubt: it may be in the
+//! store or not. Everything else must be as the logs say.
 //!
 //! ```text
 //! 81234567890123 begun trade_order 17401 0
@@ -12,8 +13,8 @@
 //! 81234571100214 done trade_status 0 0
 //! ```
 //!
-//! A process that is killed leaves whole lines, but perhaps the last. The log is not synced: it
-//! outlives its process, not the machine.
+//! A killed process leaves complete lines, except perhaps the last. The log is not synced: it
+//! survives its process, but not a crash of the machine.
 
 use std::fs::File;
 use std::io::Write;
@@ -36,7 +37,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Log {
     file: File,
-    /// A time that all processes of this machine share.
+    /// A clock that all processes of this machine share.
     clock: fn() -> Duration,
 }
 
@@ -50,43 +51,44 @@ pub struct Log {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// When it was written, by the clock of the log.
+    /// The time of writing, by the log's clock.
     pub at: Duration,
-    /// Whether the transaction was done, or only begun.
+    /// True if the transaction was done, false if it was only begun.
     pub done: bool,
-    /// Its type.
+    /// The type of the transaction.
     pub kind: TransactionType,
-    /// The trade, of an order or a result.
+    /// The trade of an order or a result; otherwise 0.
     trade: u64,
-    /// The shares that a Market-Feed tells.
+    /// The shares in a Market-Feed; otherwise 0.
     shares: i64,
 }
 
 impl Log {
-    /// A new log, with the time by a clock that all processes of this machine share.
+    /// Creates a log. `clock` is a clock that all processes of this machine share.
     ///
     /// # Errors
-    /// [`Error::Log`] when there is such a file, or none can be written.
+    /// [`Error::Log`] if the file exists already or cannot be created.
     pub fn create(path: &Path, clock: fn() -> Duration) -> Result<Self> {
         let file = File::options().append(true).create_new(true).open(path);
         let file = file.map_err(|error| Error::Log(format!("{}: {error}", path.display())))?;
         Ok(Log { file, clock })
     }
 
-    /// What a log says so far.
+    /// Reads the entries of a log so far.
     ///
     /// # Errors
-    /// [`Error::Log`] when it cannot be read, or holds something else.
+    /// [`Error::Log`] if the file cannot be read, or is not a log.
     pub fn read(path: &Path) -> Result<Vec<Entry>> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|error| Error::Log(format!("{}: {error}", path.display())))?;
-        // A line without its end was being written when the process was killed, or is right now:
-        // what it is about has not gone on.
+        // The last line may be incomplete: the process was killed while it wrote the line, or
+        // is writing it now. The transaction of that line has not gone on, so the line is left
+        // out.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(str::parse).collect()
     }
 
-    /// Notes that a request is about to be tried, if the checks are about it.
+    /// Writes that a request is about to be attempted, if the checks cover it.
     pub(crate) fn begun(&self, request: &Request) -> Result<()> {
         match noted(request) {
             Some((trade, shares)) => self.write("begun", request, trade, shares),
@@ -94,7 +96,7 @@ impl Log {
         }
     }
 
-    /// Notes that a request is done.
+    /// Writes that a request is done.
     pub(crate) fn done(&self, request: &Request) -> Result<()> {
         let (trade, shares) = noted(request).unwrap_or_default();
         self.write("done", request, trade, shares)
@@ -107,7 +109,7 @@ impl Log {
     }
 }
 
-/// The trade or the shares of a request that the checks are about.
+/// The trade or the shares of a request that the checks cover.
 fn noted(request: &Request) -> Option<(u64, i64)> {
     match request {
         Request::TradeOrder(order) if !order.roll_back => Some((order.t, 0)),
@@ -139,7 +141,7 @@ impl std::str::FromStr for Entry {
 }
 
 impl Entry {
-    /// Whether a customer asked for it, rather than the market.
+    /// True if a customer made the request, false if the market did.
     pub fn is_customers(&self) -> bool {
         !matches!(
             self.kind,
@@ -151,18 +153,19 @@ impl Entry {
 }
 
 impl Ledger {
-    /// What several drivers know to be committed, and what is in doubt.
+    /// Collects the known commits of several drivers, and the transactions in doubt.
     pub(crate) fn of(logs: &[Vec<Entry>]) -> Self {
         let mut ledger = Ledger::default();
         for log in logs {
-            // There is one Market-Feed at a time, so one that begins shows that the last has ended.
+            // Only one Market-Feed runs at a time, so a beginning one shows that the last has
+            // ended.
             let mut feed = None;
             for entry in log {
                 match (entry.kind, entry.done) {
                     (TransactionType::TradeOrder, false) => {
                         ledger.doubt.ordered.insert(entry.trade);
                     }
-                    // One that the customer took back has no number here.
+                    // An order that the customer rolled back has the number 0.
                     (TransactionType::TradeOrder, true) if entry.trade > 0 => {
                         ledger.ordered.insert(entry.trade);
                     }

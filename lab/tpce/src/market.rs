@@ -1,8 +1,8 @@
-//! The market: executes orders after a while and tells prices. It lives in the memory of the
-//! driver, as in the paper, where customers and market were part of the client.
+//! Implements the market, which executes orders after a delay and announces prices. It lives in
+//! the driver's memory, as in the paper, where customers and market were part of the client.
 //!
-//! Its clock is the number of requests that customers have made: at TPC-E's pace each is worth so
-//! many milliseconds. So a run that goes faster than that pace has all of its delays and prices in
+//! Its clock is the number of requests that customers have made: at TPC-E's pace each is worth
+//! a fixed number of milliseconds. So a faster run shortens all delays and price changes in
 //! proportion, and a test is the same every time.
 
 use std::cmp::Reverse;
@@ -12,22 +12,23 @@ use crate::Scale;
 use crate::generate::stream::{Purpose, Stream};
 use crate::request::{Accepted, Execution, Feed, Tick};
 
-/// How long the market takes, on average and at most.
+/// The market's delay, on average and at most.
 const COMPLETION_MS: f64 = 1_000.0;
 const COMPLETION_MS_MAX: u64 = 5_000;
-/// How many prices a Market-Feed has.
+/// Number of prices in a Market-Feed.
 const TICKS: usize = 20;
 
-/// Among several drivers, an order is triggered by whoever tells its price. One whose price was
-/// told here so often in vain was triggered by another, most likely; if not, another price of its
-/// security comes.
+/// Most announcements of a security's price for the sake of one pending order. Among several
+/// drivers, the one that announces the price triggers the order. After so many announcements
+/// without effect, another driver has probably triggered it. If not, a later price of the
+/// security will.
 const REPORTED_MAX: u32 = 16;
 
 /// A limit order that waits for its price.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     symb: u32,
-    /// How often its security's price was told for its sake.
+    /// Number of times that its security's price was announced for its sake.
     told: u32,
 }
 
@@ -35,24 +36,24 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct Market {
     scale: Scale,
-    /// Whether there are other drivers.
+    /// True if there are other drivers.
     is_shared: bool,
     stream: Stream,
-    /// Orders by the time at which they will have been executed: time, trade, security, quantity.
+    /// Submitted orders by the time of their execution: time, trade, security, quantity.
     submitted: BinaryHeap<Reverse<(u64, u64, u32, i64)>>,
     /// Limit orders that wait for their price, by trade.
     pending: BTreeMap<u64, Pending>,
-    /// The pending order whose security had a price told last.
+    /// The pending order whose security's price was announced last.
     told: u64,
     ticks: Vec<Tick>,
-    /// There is one thread that feeds.
+    /// True while a Market-Feed runs. Only one runs at a time.
     feeding: bool,
 }
 
 impl Market {
-    /// The market of a seat.
+    /// Creates the market of a seat.
     pub(crate) fn new(scale: Scale, seat: u64) -> Self {
-        // The first is that of the driver that is alone, the second that of its open loop's clock.
+        // Stream 0 is that of a single driver, stream 1 that of its open loop's clock.
         let item = if seat == 0 { 0 } else { seat + 1 };
         Market {
             scale,
@@ -95,8 +96,8 @@ impl Market {
         Some(Execution { t, price: self.scale.price(symb, due), now: due })
     }
 
-    /// A security whose price is told without a trade here. Those with pending orders come first,
-    /// in turns: a short run would otherwise be over before most limit orders are triggered.
+    /// A security whose price is announced without a trade. Those with pending orders come
+    /// first, in turns: otherwise a short run would end before most limit orders are triggered.
     fn other(&mut self) -> u32 {
         let next = self.pending.range(self.told + 1..).next().or(self.pending.iter().next());
         let Some((t, Pending { symb, told })) = next.map(|(t, pending)| (*t, *pending)) else {
@@ -111,7 +112,7 @@ impl Market {
         symb
     }
 
-    /// Prices to tell, unless somebody is at it.
+    /// The prices of the next Market-Feed; `None` while one runs, or if there are too few.
     pub(crate) fn feed(&mut self, now: u64) -> Option<Feed> {
         if self.feeding || self.ticks.len() < TICKS {
             return None;
@@ -120,7 +121,7 @@ impl Market {
         Some(Feed { ticks: self.ticks.drain(..TICKS).collect(), now })
     }
 
-    /// The prices were told.
+    /// Notes that the Market-Feed has ended.
     pub(crate) fn fed(&mut self) {
         self.feeding = false;
     }

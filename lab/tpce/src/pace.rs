@@ -1,18 +1,18 @@
-//! How fast the clients of a driver may go: a bucket of tokens, which fills at a rate.
+//! Limits the speed of a driver's clients by a bucket of tokens, which fills at a rate.
 //!
-//! The rate stands for the capacity of a machine. Clients that were held up, by a lock or by a
-//! server that was away, catch up what they could not do within the last [`BURST`], as a queue in
-//! front of a machine would be worked off, and no more.
+//! The rate stands for the capacity of a machine. A lock or an unavailable server may hold
+//! clients up. They then catch up with the work of the last [`BURST`] only, like a queue in
+//! front of a machine.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// So much of the past can be caught up.
+/// The part of the past that clients can catch up with.
 const BURST: Duration = Duration::from_secs(1);
 
-/// How fast the clients of a driver go.
+/// The pace of a driver's clients.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -35,19 +35,19 @@ pub enum Pace {
     Halt,
     /// Each request begins when the one before it is done.
     Free,
-    /// So many requests begin in a second, of all clients.
+    /// This many requests of all clients together begin each second.
     PerSecond(f64),
     /// The clients end.
     End,
 }
 
-/// Tells the clients of a driver their pace, which is [`Pace::Halt`] at first.
+/// Sets the pace of a driver's clients, which is [`Pace::Halt`] at first.
 ///
 /// See [`Pace`] for an example.
 #[derive(Debug)]
 pub struct Pacer {
     pace: watch::Sender<Pace>,
-    /// When the next request may begin.
+    /// The time of the next token.
     next: Mutex<Instant>,
 }
 
@@ -58,13 +58,13 @@ impl Default for Pacer {
 }
 
 impl Pacer {
-    /// From now on.
+    /// Sets the pace from now on.
     pub fn set(&self, pace: Pace) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.pace.send_replace(pace);
     }
 
-    /// Waits until a request may begin; false when there are to be no more.
+    /// Waits until a request may begin; false if no more should begin.
     pub(crate) async fn turn(&self) -> bool {
         let mut pace = self.pace.subscribe();
         loop {
@@ -72,17 +72,17 @@ impl Pacer {
             match now {
                 Pace::End => return false,
                 Pace::Free => {
-                    // A store in memory never waits, and others want to run as well.
+                    // A store in memory never waits, so without this no other task would run.
                     tokio::task::yield_now().await;
                     return true;
                 }
-                // The sender is in here: it cannot have gone.
+                // The sender is a field of this pacer, so it cannot be gone.
                 Pace::Halt => drop(pace.changed().await),
                 Pace::PerSecond(rate) => {
                     let at = tokio::time::Instant::from_std(self.token(rate));
                     tokio::select! {
                         () = tokio::time::sleep_until(at) => return true,
-                        // A token of another pace is worth nothing.
+                        // The pace has changed, so a token of the old pace no longer counts.
                         _ = pace.changed() => {}
                     }
                 }
@@ -90,7 +90,7 @@ impl Pacer {
         }
     }
 
-    /// When the next token is there.
+    /// Takes the next token, and returns its time.
     fn token(&self, rate: f64) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = Instant::now().checked_sub(BURST).unwrap_or(*next);
@@ -110,7 +110,7 @@ mod tests {
         let first = pacer.token(100.0);
         let later: Vec<Instant> = (0..10).map(|_| pacer.token(100.0)).collect();
         assert_eq!(later[9] - first, Duration::from_millis(100));
-        // Nobody came for ten seconds.
+        // Nobody took a token for ten seconds.
         let now = Instant::now();
         let Some(past) = now.checked_sub(Duration::from_secs(10)) else { return };
         *pacer.next.lock().unwrap() = past;

@@ -1,4 +1,4 @@
-//! What a run did, by type of transaction.
+//! Holds the results of a run by type of transaction.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use hdrhistogram::Histogram;
 
 use crate::request::{Reads, TransactionType};
 
-/// What was done of one type.
+/// The results of one type.
 ///
 /// See [`Report`].
 #[derive(Debug, Clone)]
 pub struct TypeReport {
-    /// Transactions that ended: committed, or rolled back because the customer wished so.
+    /// Number of finished transactions: committed, or rolled back by the customer's wish.
     pub done: u64,
-    /// Attempts that another transaction's write made fail.
+    /// Number of attempts that failed because of another transaction's write.
     pub conflicts: u64,
-    /// All attempts after the first.
+    /// Number of attempts after the first.
     pub retries: u64,
-    /// What the last attempts read and wrote.
+    /// Reads and writes of the successful attempts.
     pub reads: Reads,
-    /// Nanoseconds, from when a request was due to the end of its last attempt.
+    /// Nanoseconds from the time a request was due to the end of its last attempt.
     pub latencies: Histogram<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Default for TypeReport {
     }
 }
 
-/// What a run did.
+/// The results of a run.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -47,11 +47,10 @@ impl Default for TypeReport {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// How long it took.
+    /// The length of the run.
     pub elapsed: Duration,
     types: BTreeMap<TransactionType, TypeReport>,
-    /// By how many nanoseconds requests were sent later than they should have been; of a closed
-    /// loop nothing.
+    /// Lateness with which requests were sent, in nanoseconds. Empty for a closed loop.
     pub lateness: Histogram<u64>,
 }
 
@@ -62,27 +61,27 @@ impl Default for Report {
 }
 
 impl Report {
-    /// What was done of a type.
+    /// The results of a type.
     pub fn of(&self, kind: TransactionType) -> TypeReport {
         self.types.get(&kind).cloned().unwrap_or_default()
     }
 
-    /// Transactions of all types.
+    /// Number of transactions of all types.
     pub fn total(&self) -> u64 {
         self.types.values().map(|report| report.done).sum()
     }
 
-    /// Trade-Results: what a brokerage is measured by.
+    /// Number of Trade-Results, the measure of a brokerage.
     pub fn trade_results(&self) -> u64 {
         self.types.get(&TransactionType::TradeResult).map_or(0, |report| report.done)
     }
 
-    /// Attempts that conflicted, of all types.
+    /// Number of conflicting attempts of all types.
     pub fn conflicts(&self) -> u64 {
         self.types.values().map(|report| report.conflicts).sum()
     }
 
-    /// Adds what was done in another part of a run, or in another run.
+    /// Adds the results of another part of a run, or of another run.
     pub fn add(&mut self, other: &Report) {
         self.elapsed += other.elapsed;
         add(&mut self.lateness, &other.lateness);
@@ -105,7 +104,7 @@ fn add(into: &mut Histogram<u64>, from: &Histogram<u64>) {
     into.add(from).expect("all histograms have the same bounds");
 }
 
-/// Of nanoseconds up to ten minutes; what is longer counts as ten minutes.
+/// A histogram of nanoseconds up to ten minutes. Longer times count as ten minutes.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("these bounds are allowed")
 }

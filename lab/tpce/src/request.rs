@@ -1,4 +1,4 @@
-//! What is asked of a store: one request for each transaction, the same for every store.
+//! Defines the requests to a store: one for each transaction, the same for every store.
 
 /// The types of transactions.
 ///
@@ -11,30 +11,31 @@
 pub enum TransactionType {
     /// A customer orders a trade.
     TradeOrder,
-    /// The market has executed a trade: positions, lots, balance. What is counted.
+    /// The market has executed a trade: positions, lots and balance change. This type is the
+    /// measure.
     TradeResult,
-    /// The market tells prices; limit orders that they trigger are submitted.
+    /// The market announces prices, and submits the limit orders that they trigger.
     MarketFeed,
     /// The newest trades of an account.
     TradeStatus,
-    /// How a list of securities does.
+    /// The gain of a list of securities.
     MarketWatch,
     /// Everything about a security and its company.
     SecurityDetail,
-    /// What a customer's accounts are worth.
+    /// The value of a customer's accounts.
     CustomerPosition,
     /// The pending orders of brokers in a sector.
     BrokerVolume,
-    /// Twenty trades with all that belongs to them.
+    /// Twenty trades with all their records.
     TradeLookup,
-    /// The same, with a correction to each.
+    /// Twenty trades with all their records, and a correction to each.
     TradeUpdate,
-    /// A change to a table that nothing else changes.
+    /// A change to a table that no other type changes.
     DataMaintenance,
 }
 
 impl TransactionType {
-    /// All of them.
+    /// All types.
     pub const ALL: [TransactionType; 11] = [
         TransactionType::TradeOrder,
         TransactionType::TradeResult,
@@ -49,7 +50,7 @@ impl TransactionType {
         TransactionType::DataMaintenance,
     ];
 
-    /// Its name in reports.
+    /// The name of the type in reports.
     pub fn name(self) -> &'static str {
         match self {
             TransactionType::TradeOrder => "trade_order",
@@ -101,13 +102,13 @@ impl Request {
     }
 }
 
-/// An order of a customer, or of somebody who may trade for them.
+/// An order of a customer, or of a person who may trade for the customer.
 #[derive(Debug, Clone)]
 pub(crate) struct TradeOrder {
-    /// The trade's number; one order has one, however often it is tried.
+    /// The trade's number. It stays the same for all attempts of the order.
     pub(crate) t: u64,
     pub(crate) ca: u64,
-    /// Who orders, if not the owner.
+    /// The tax id of the person who orders, if not the owner.
     pub(crate) executor_tax_id: Option<String>,
     pub(crate) security: Ordered,
     pub(crate) tt: u8,
@@ -116,21 +117,21 @@ pub(crate) struct TradeOrder {
     pub(crate) bid: i64,
     pub(crate) margin: bool,
     pub(crate) lifo: bool,
-    /// An attempt may have been committed without anybody knowing.
+    /// True if an earlier attempt may have been committed.
     pub(crate) maybe_done: bool,
-    /// The customer changes their mind before the end.
+    /// True if the customer rolls the order back at the end.
     pub(crate) roll_back: bool,
     pub(crate) now: u64,
 }
 
-/// How an order names its security.
+/// The way in which an order names its security.
 #[derive(Debug, Clone)]
 pub(crate) enum Ordered {
     Symbol(u32),
     Issue { company: String, issue: u8 },
 }
 
-/// A trade as the market executed it.
+/// A trade that the market has executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Execution {
     pub(crate) t: u64,
@@ -138,7 +139,7 @@ pub(crate) struct Execution {
     pub(crate) now: u64,
 }
 
-/// Prices that the market tells.
+/// Prices that the market announces.
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
     pub(crate) ticks: Vec<Tick>,
@@ -153,12 +154,12 @@ pub(crate) struct Tick {
 }
 
 impl Feed {
-    /// The quantities of all ticks.
+    /// The sum of the quantities of all ticks.
     pub(crate) fn shares(&self) -> i64 {
         self.ticks.iter().map(|tick| tick.qty).sum()
     }
 
-    /// One tick for each security: its last price, all of its quantities.
+    /// One tick for each security, with its last price and the sum of its quantities.
     pub(crate) fn by_security(&self) -> Vec<Tick> {
         let mut merged = std::collections::BTreeMap::<u32, Tick>::new();
         for tick in &self.ticks {
@@ -170,7 +171,7 @@ impl Feed {
     }
 }
 
-/// Which securities are watched, and since when.
+/// The watched securities, and the day since when.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) what: Watched,
@@ -184,11 +185,11 @@ pub(crate) enum Watched {
     Industry { name: String },
 }
 
-/// Whose accounts are looked at.
+/// The customer whose accounts are read.
 #[derive(Debug, Clone)]
 pub(crate) struct Position {
     pub(crate) who: Who,
-    /// The last ten trades of one of the accounts, too.
+    /// True to include the last ten trades of one of the accounts.
     pub(crate) history: bool,
 }
 
@@ -198,20 +199,20 @@ pub(crate) enum Who {
     TaxId(String),
 }
 
-/// Which trades are looked up.
+/// The trades to look up.
 #[derive(Debug, Clone)]
 pub(crate) enum Lookup {
-    /// Frame 1: these.
+    /// Frame 1: these trades.
     Listed(Vec<u64>),
-    /// Frame 2: the newest of an account, up to a time.
+    /// Frame 2: the newest trades of an account, up to a time.
     OfAccount { ca: u64, until: u64 },
-    /// Frame 3: the newest of a security, up to a time.
+    /// Frame 3: the newest trades of a security, up to a time.
     OfSecurity { symb: u32, until: u64 },
-    /// Frame 4: what became of the lots of an account's first trade.
+    /// Frame 4: the history of the lots of an account's first trade.
     FirstOf { ca: u64 },
 }
 
-/// How many trades a lookup returns at most.
+/// Most trades that a lookup returns.
 pub(crate) const LOOKUP_TRADES: usize = 20;
 
 /// A change to one of twelve tables.
@@ -228,7 +229,7 @@ pub(crate) struct Maintenance {
     pub(crate) ni: u32,
 }
 
-/// The tables that are maintained, in turns.
+/// The tables that are maintained in turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Maintained {
     AccountPermission,
@@ -262,16 +263,17 @@ impl Maintained {
     ];
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// How many items the answer has, and a sum over what they say: two stores with the same data
-    /// must agree on both.
+    /// Number of items in the answer, and the sum of their values. Two stores with the same
+    /// data must agree on both.
     pub(crate) items: u64,
     pub(crate) sum: i64,
-    /// Orders that were taken.
+    /// The accepted orders.
     pub(crate) accepted: Vec<Accepted>,
-    /// Nothing was written: the work was done before, or the customer changed their mind.
+    /// True if nothing was written: an earlier attempt did the work, or the customer rolled it
+    /// back.
     pub(crate) unchanged: bool,
     pub(crate) reads: Reads,
 }
@@ -282,29 +284,29 @@ pub(crate) struct Accepted {
     pub(crate) t: u64,
     pub(crate) symb: u32,
     pub(crate) qty: i64,
-    /// Whether it goes to the market at once.
+    /// True if it goes to the market at once.
     pub(crate) at_once: bool,
 }
 
-/// What a transaction read and wrote; of a store that does not tell, nothing.
+/// The reads and writes of a transaction; zero for a store that does not count them.
 ///
 /// ```
 /// assert_eq!(tpce::Reads::default().cells(), 0);
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Cells asked for by key.
+    /// Number of cells read by key.
     pub gets: u64,
-    /// Scans.
+    /// Number of scans.
     pub scans: u64,
-    /// Cells that scans returned.
+    /// Number of cells that scans returned.
     pub scanned: u64,
-    /// Cells written or deleted.
+    /// Number of cells written or deleted.
     pub writes: u64,
 }
 
 impl Reads {
-    /// Cells read, either way.
+    /// Number of cells read by key or by scans.
     pub fn cells(&self) -> u64 {
         self.gets + self.scanned
     }

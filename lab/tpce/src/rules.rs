@@ -1,17 +1,17 @@
-//! What a trade does to an account, in whole cents and whole shares: pure arithmetic, the same for
-//! the generator and for every store.
+//! Computes the effect of a trade on an account, in whole cents and whole shares. This is pure
+//! arithmetic, the same for the generator and for every store.
 
-/// A lot of a security that an account holds; of a short position, what it owes.
+/// A lot of a security in an account. The quantity of a short position is negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lot {
     pub(crate) dts: u64,
-    /// The trade that made it.
+    /// The trade that opened the lot.
     pub(crate) t: u64,
     pub(crate) qty: i64,
     pub(crate) price: i64,
 }
 
-/// An order as it is settled.
+/// An executed order that is to be settled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fill {
     pub(crate) t: u64,
@@ -22,29 +22,30 @@ pub(crate) struct Fill {
     pub(crate) dts: u64,
 }
 
-/// What becomes of the lots of one security in one account.
+/// The effect of a fill on the lots of one security in one account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
-    /// Lots whose quantity changed, with what is left; those with nothing left are gone.
+    /// Lots whose quantity changed, with the remaining quantity. A lot with none left is gone.
     pub(crate) changed: Vec<Lot>,
     /// A new lot.
     pub(crate) opened: Option<Lot>,
-    /// Quantities before and after, for each lot that was touched: lot, before, after.
+    /// For each changed lot: lot, quantity before, quantity after.
     pub(crate) history: Vec<(u64, i64, i64)>,
-    /// What the shares that changed hands had cost, and what they brought.
+    /// The cost of the shares that changed hands, and their proceeds.
     pub(crate) bought: i64,
     pub(crate) sold: i64,
 }
 
 impl Settled {
-    /// What is to be taxed.
+    /// The taxable gain.
     pub(crate) fn gain(&self) -> i64 {
         (self.sold - self.bought).max(0)
     }
 }
 
-/// Settles an order against the lots that an account has of its security, the oldest first. What a
-/// sale finds no lots for is owed: a lot of a negative quantity. A purchase pays such debts first.
+/// Settles an order against the account's lots of its security, given oldest first. If a sale
+/// finds too few lots, it opens a short position: a lot of a negative quantity. A purchase
+/// first covers short positions.
 pub(crate) fn settle(lots: &[Lot], fill: Fill) -> Settled {
     let mut settled = Settled::default();
     let mut needed = fill.qty;
@@ -64,7 +65,7 @@ pub(crate) fn settle(lots: &[Lot], fill: Fill) -> Settled {
         let (cost, brought) = if fill.is_sell {
             (lot.price, fill.price)
         } else {
-            // A short position: sold then, bought now.
+            // A short position: it was sold then, and is bought now.
             (fill.price, lot.price)
         };
         settled.bought += taken * cost;
@@ -79,17 +80,18 @@ pub(crate) fn settle(lots: &[Lot], fill: Fill) -> Settled {
     settled
 }
 
-/// A rate of so many hundredths of a percent of an amount.
+/// A rate of an amount, given in hundredths of a percent.
 pub(crate) fn share(amount: i64, rate: i64) -> i64 {
     amount * rate / 10_000
 }
 
-/// Whether an account with this tax status owes tax on gains, and whether its broker withholds it.
+/// Whether an account with this tax status owes tax on gains, and whether its broker withholds
+/// the tax.
 pub(crate) fn taxed(tax_status: u8) -> (bool, bool) {
     (matches!(tax_status, 1 | 2), tax_status == 1)
 }
 
-/// What a trade adds to the account's balance.
+/// The change of the account's balance by a trade.
 pub(crate) fn settlement(fill: Fill, charge: i64, commission: i64, withheld: i64) -> i64 {
     let value = fill.qty * fill.price;
     if fill.is_sell {

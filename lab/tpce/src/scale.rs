@@ -1,10 +1,11 @@
-//! How large the workload is, and what follows from a number without looking anything up.
+//! Defines the size of the workload, and computes properties of customers, accounts and
+//! securities from their numbers.
 
 use crate::generate::stream::{Purpose, Stream};
 use crate::model::kind;
 use crate::{Error, Result};
 
-/// Most customers: their numbers, times ten, are account numbers.
+/// Most customers. An account's number is ten times its customer's number, plus an index.
 pub const CUSTOMERS_MAX: u64 = 1_000_000;
 /// Fewest customers: the market needs some securities.
 pub const CUSTOMERS_MIN: u64 = 20;
@@ -12,24 +13,25 @@ pub const CUSTOMERS_MIN: u64 = 20;
 /// Most trades for each customer before the run: the 300 days of TPC-E.
 const TRADES_PER_CUSTOMER_MAX: u64 = 17_280;
 
-/// Every customer trades once in 500 seconds: that is TPC-E's pace.
+/// TPC-E's pace: every customer trades once in 500 seconds.
 pub(crate) const TRADE_EVERY_MS: u64 = 500_000;
 /// The market is open for eight hours.
 pub(crate) const DAY_MS: u64 = 8 * 3600 * 1000;
-/// How many days of prices each security has. TPC-E has 1,305.
+/// Days of prices for each security. TPC-E has 1,305.
 pub(crate) const PRICED_DAYS: u32 = 30;
 /// The day of the first trade.
 const FIRST_DAY: u32 = 13_000;
-/// A price goes up and down in this time, between these bounds.
+/// The period of a price's wave, and its bounds.
 const WAVE_MS: u64 = 900_000;
 const PRICE_MIN: u64 = 2_000;
 const PRICE_MAX: u64 = 3_000;
 /// Customers of a load unit.
 pub(crate) const LOAD_UNIT: u64 = 1_000;
 
-/// How large the workload is. The same scale gives the same data in every store.
+/// The size of the workload. The same scale gives the same data in every store.
 ///
-/// TPC-E starts with 300 days of trades; this starts with one, so that it loads in seconds.
+/// TPC-E starts with 300 days of trades. This workload starts with one, so that it loads in
+/// seconds.
 ///
 /// ```
 /// let scale = tpce::Scale::new(1_000, 1);
@@ -38,24 +40,25 @@ pub(crate) const LOAD_UNIT: u64 = 1_000;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
-    /// How many customers the brokerage has; all else is in proportion.
+    /// Number of the brokerage's customers; everything else is in proportion.
     pub customers: u64,
-    /// How many trades each customer has made before the run, on average.
+    /// Average number of trades of each customer before the run.
     pub trades_per_customer: u64,
-    /// Seed of all that is drawn.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
 impl Scale {
-    /// One day's trades for each customer.
+    /// A scale with one day's trades for each customer.
     pub fn new(customers: u64, seed: u64) -> Self {
         Scale { customers, trades_per_customer: DAY_MS.div_ceil(TRADE_EVERY_MS), seed }
     }
 
-    /// Whether such a brokerage can be made.
+    /// Checks that such a brokerage is possible.
     ///
     /// # Errors
-    /// [`Error::Invalid`] outside of [`CUSTOMERS_MIN`] to [`CUSTOMERS_MAX`], and without trades.
+    /// [`Error::Invalid`] for customers outside of [`CUSTOMERS_MIN`] to [`CUSTOMERS_MAX`], or
+    /// for too few or too many trades.
     pub fn check(&self) -> Result<()> {
         if !(CUSTOMERS_MIN..=CUSTOMERS_MAX).contains(&self.customers) {
             return Err(Error::Invalid(format!(
@@ -72,12 +75,12 @@ impl Scale {
         Ok(())
     }
 
-    /// How many trades there are before the run.
+    /// Number of trades before the run.
     pub fn trades(&self) -> u64 {
         self.customers * self.trades_per_customer
     }
 
-    /// Trade-Results a second of so many customers at TPC-E's pace.
+    /// Trade-Results a second of these customers at TPC-E's pace.
     pub fn nominal_trade_results_per_s(&self) -> f64 {
         self.customers as f64 * 1000.0 / TRADE_EVERY_MS as f64
     }
@@ -112,7 +115,7 @@ impl Scale {
         FIRST_DAY + (ms / DAY_MS) as u32
     }
 
-    /// The last day that has a closing price.
+    /// The last day with a closing price.
     pub(crate) fn last_priced_day(&self) -> u32 {
         self.day(self.start_ms())
     }
@@ -136,7 +139,7 @@ impl Scale {
         (0..count).map(move |i| c * 10 + i)
     }
 
-    /// Whose account it is.
+    /// The customer who owns an account.
     pub(crate) fn owner(ca: u64) -> u64 {
         ca / 10
     }
@@ -145,7 +148,7 @@ impl Scale {
         ((c - 1) / 100 % u64::from(self.brokers())) as u32 + 1
     }
 
-    /// Who else may trade for an account, by customer number: nobody, one or two.
+    /// The numbers of other customers who may trade for an account: none, one or two.
     pub(crate) fn executors(&self, ca: u64) -> Vec<u64> {
         let mut stream = Stream::new(self.seed, Purpose::Accounts, ca);
         let count = match stream.below(100) {
@@ -171,7 +174,7 @@ impl Scale {
         stream.distinct(count, u64::from(self.securities()))
     }
 
-    /// The company of a security, and which of its issues that is.
+    /// The company of a security, and the index of the issue within the company.
     pub(crate) fn issue(&self, symb: u32) -> (u32, u8) {
         let companies = self.companies();
         ((symb - 1) % companies + 1, ((symb - 1) / companies) as u8)
@@ -189,7 +192,7 @@ impl Scale {
         ((ind - 1) % 12) as u8 + 1
     }
 
-    /// The price of a security: a triangle wave, with a phase of its own.
+    /// The price of a security: a triangle wave with a phase of its own.
     pub(crate) fn price(&self, symb: u32, ms: u64) -> i64 {
         let phase = Stream::new(self.seed, Purpose::Securities, u64::from(symb)).below(WAVE_MS);
         let at = (ms + phase) % WAVE_MS;
@@ -202,18 +205,18 @@ impl Scale {
         100 * (i64::from(tt) + 1) + 100 * (3 - i64::from(tier))
     }
 
-    /// The bounds of quantities that commission rates distinguish.
+    /// The ranges of quantities for commission rates.
     pub(crate) const QUANTITIES: [(u32, u32); 4] =
         [(1, 200), (201, 400), (401, 600), (601, 1_000_000)];
 
-    /// In hundredths of a percent.
+    /// The commission rate, in hundredths of a percent.
     pub(crate) fn commission_rate(tier: u8, tt: u8, ex: u8, from_qty: u32) -> i64 {
         let market = i64::from(kind::is_market(tt));
         60 - 10 * i64::from(tier) + 5 * market + i64::from(ex) - i64::from(from_qty) / 100
     }
 
-    /// A tax rate, in hundredths of a percent. The first half are countries', the others
-    /// divisions'.
+    /// A tax rate, in hundredths of a percent. The first half are rates of countries, the
+    /// others of divisions.
     pub(crate) fn tax_rate(tx: u32) -> i64 {
         if tx <= 160 { 1_000 + i64::from(tx) * 10 } else { 100 + i64::from(tx) }
     }
@@ -223,7 +226,7 @@ impl Scale {
         [(c % 160) as u32 + 1, (c * 7 % 160) as u32 + 161]
     }
 
-    /// 0 owes no tax, 1 has it withheld, 2 pays it later.
+    /// The tax status: 0 owes no tax, 1 has it withheld, 2 pays it later.
     pub(crate) fn tax_status(&self, ca: u64) -> u8 {
         match Stream::new(self.seed, Purpose::Accounts, !ca).below(10) {
             0 | 1 => 0,
@@ -233,7 +236,7 @@ impl Scale {
     }
 }
 
-/// Names, which some transactions begin with.
+/// Names, by which some transactions look records up.
 pub(crate) mod names {
     const FIRST: [&str; 16] = [
         "Ada", "Ben", "Cora", "Dan", "Eve", "Finn", "Gail", "Hugo", "Ida", "Jon", "Kim", "Leo",

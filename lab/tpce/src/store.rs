@@ -1,4 +1,4 @@
-//! The brokerage on Percolator.
+//! Implements the brokerage on Percolator.
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -12,11 +12,12 @@ use crate::request::{Answer, Request};
 use crate::transactions::{self, Session};
 use crate::{Result, Scale};
 
-/// How many cells a loading transaction writes, and how many of these run at a time.
+/// Number of cells that a loading transaction writes, and number of such transactions at a
+/// time.
 const CELLS_AT_ONCE: usize = 800;
 const LOADERS: usize = 8;
 
-/// How many locks are named when there are some left.
+/// Most remaining locks that are named.
 const LOCKS_NAMED: usize = 10;
 
 /// A brokerage in a database.
@@ -42,15 +43,15 @@ impl OnPercolator {
         Ok(OnPercolator { db, table })
     }
 
-    /// A brokerage that another process has loaded.
+    /// Opens a brokerage that another process has loaded.
     pub(crate) async fn join(db: Percolator) -> Result<Self> {
         let table = db.table(TABLE).await?;
         Ok(OnPercolator { db, table })
     }
 }
 
-/// The row that says which trade numbers are free. A row that every order counts up would make them
-/// all conflict, so each driver takes many numbers at a time.
+/// The row with the next free trade number. If every order incremented it, all orders would
+/// conflict. So each driver takes many numbers at a time.
 fn numbers() -> RowKey {
     Key::of("ID:trade").row()
 }
@@ -66,7 +67,7 @@ async fn write(db: &Percolator, table: &Table, cells: Cells) -> Result<()> {
     Ok(())
 }
 
-/// Cells of as many rows as one transaction loads.
+/// Groups the cells of rows into one transaction's load each.
 struct Chunks<I> {
     rows: I,
     cells: Cells,

@@ -1,5 +1,5 @@
-//! Where a store is: `bigtable://HOST:PORT/PROJECT/INSTANCE`, or `bigtable://PROJECT/INSTANCE` at
-//! Google's.
+//! Parses the address of a store: `bigtable://HOST:PORT/PROJECT/INSTANCE`, or
+//! `bigtable://PROJECT/INSTANCE` for Cloud Bigtable.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,8 @@ use bigtable::Error;
 
 const FORM: &str = "bigtable://PROJECT/INSTANCE (Cloud Bigtable) or \
                     bigtable://HOST:PORT/PROJECT/INSTANCE, with ?app_profile=NAME if need be";
-/// Names the host and port of a server without encryption and access control.
+/// Environment variable with the host and port of a server without encryption and access
+/// control.
 const EMULATOR: &str = "BIGTABLE_EMULATOR_HOST";
 /// Longest part of an address, in bytes.
 const PART_BYTES_MAX: usize = 256;
@@ -20,7 +21,7 @@ const PART_BYTES_MAX: usize = 256;
 /// use bigtable_grpc::Address;
 /// let address: Address = "bigtable://127.0.0.1:8086/project/instance".parse()?;
 /// assert_eq!(address.to_string(), "bigtable://127.0.0.1:8086/project/instance");
-/// // Cloud Bigtable, by an application profile.
+/// // Cloud Bigtable, with an application profile.
 /// let address: Address = "bigtable://project/instance?app_profile=batch".parse()?;
 /// assert_eq!(address.to_string(), "bigtable://project/instance?app_profile=batch");
 /// assert!("bigtable://127.0.0.1:8086/project".parse::<Address>().is_err());
@@ -34,22 +35,24 @@ pub struct Address {
     app_profile: Option<String>,
 }
 
-/// Whose server it is.
+/// The server that an address means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Google's.
+    /// Cloud Bigtable.
     Cloud,
-    /// One that the address names.
+    /// The server that the address names.
     Server(String),
-    /// One that the environment names.
+    /// The server that the environment names.
     Emulator(String),
 }
 
 impl Address {
-    /// As parsing does, except that an address without host and port,
-    /// `bigtable://PROJECT/INSTANCE`, is at the server that `BIGTABLE_EMULATOR_HOST` names, if it
-    /// is set. As with Google's clients, that server is spoken to in plain text wherever it is:
-    /// whoever sets the variable wants that.
+    /// Parses an address, and lets the environment redirect it.
+    ///
+    /// An address without host and port, `bigtable://PROJECT/INSTANCE`, means the server that
+    /// `BIGTABLE_EMULATOR_HOST` names, if that variable is set. The client then uses plain
+    /// text, even to another machine, as Google's clients do: to set the variable is to allow
+    /// it.
     ///
     /// # Errors
     /// [`Error::InvalidRequest`] says what is wrong with the text.
@@ -90,12 +93,12 @@ impl Address {
         Ok(Address { place, project, instance, app_profile })
     }
 
-    /// Whose server it is.
+    /// The server that this address means.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Whether the connection stays within this machine, as far as the address says.
+    /// True if the address is a loopback address, so that the connection stays on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         let (Place::Server(authority) | Place::Emulator(authority)) = &self.place else {
             return false;
@@ -116,7 +119,7 @@ impl Address {
     }
 }
 
-/// Host and port, if the text is that.
+/// Returns the text if it is a host and a port.
 fn authority(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse::<u16>().ok()?;

@@ -1,5 +1,5 @@
-//! Requests that are made beforehand and sent as they are: what everything above the API's requests
-//! is measured against.
+//! Sends requests that were built beforehand, as they are: the baseline for measuring the cost
+//! of everything above the API's requests.
 
 use bigtable::{ConditionalMutation, Error, Result, RowKey, Selection};
 use tonic::Status;
@@ -9,8 +9,8 @@ use super::status::{of_mutation, of_read};
 use super::wire::GrpcTable;
 use crate::proto::data::{CheckAndMutateRowRequest, ReadRowsRequest};
 
-/// The requests of a table without the table: when one is sent, nothing is checked, translated, put
-/// together or repeated. For measuring (`percolator-bench micro rpc`).
+/// A table's requests without the table's work, for measurements
+/// (`percolator-bench micro rpc`). Sending one checks, translates, combines and repeats nothing.
 ///
 /// ```no_run
 /// # async fn example(store: bigtable_grpc::GrpcStore) -> bigtable::Result<()> {
@@ -33,20 +33,21 @@ pub struct BareRead(ReadRowsRequest);
 pub struct BareConditional(CheckAndMutateRowRequest);
 
 impl BareTable {
-    /// The request that [`read_row`](bigtable::Table::read_row) sends.
+    /// Builds the request that [`read_row`](bigtable::Table::read_row) sends.
     ///
     /// # Errors
-    /// `InvalidRequest` for a selection of nothing: there is no request for it.
+    /// `InvalidRequest` for a selection of nothing: no request exists for it.
     pub fn read(&self, row: &RowKey, select: &Selection) -> Result<BareRead> {
         let reading = filter::of_selection(select)
             .ok_or_else(|| Error::invalid("a selection of nothing is not asked for"))?;
         Ok(BareRead(self.0.read_request(GrpcTable::one(row), reading.filter, 1)))
     }
 
-    /// The request that [`check_and_mutate_row`](bigtable::Table::check_and_mutate_row) sends.
+    /// Builds the request that [`check_and_mutate_row`](bigtable::Table::check_and_mutate_row)
+    /// sends.
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`check_and_mutate_row`](bigtable::Table::check_and_mutate_row).
     pub fn conditional(&self, request: &ConditionalMutation) -> Result<BareConditional> {
         self.0.conditional_request(request).map(BareConditional)
     }
@@ -54,7 +55,7 @@ impl BareTable {
     /// Sends a read, and returns how many chunks of cells came back.
     ///
     /// # Errors
-    /// Those of any read.
+    /// The same as for any read.
     pub async fn send_read(&self, read: BareRead) -> Result<usize> {
         let chunks = async {
             let request = self.0.channels.read_request(&self.0.routing, read.0);
@@ -71,7 +72,7 @@ impl BareTable {
     /// Sends a conditional mutation, and returns whether its predicate held.
     ///
     /// # Errors
-    /// Those of any conditional mutation.
+    /// The same as for any conditional mutation.
     pub async fn send(&self, request: BareConditional) -> Result<bool> {
         let request = self.0.channels.request(&self.0.routing, request.0);
         let answer = self.0.channels.data().check_and_mutate_row(request).await;

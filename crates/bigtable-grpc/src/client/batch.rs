@@ -1,9 +1,10 @@
-//! Several conditional mutations in one request, where the server has an extension for it (paper
-//! section 2.5).
+//! Sends several conditional mutations in one request, to servers that have an extension for it
+//! (paper section 2.5).
 //!
-//! The server says so when the store is opened. One that has forgotten it since, because an older
-//! release was started in its place, answers UNIMPLEMENTED and has applied nothing: then each row's
-//! request is sent by itself, as to any other server.
+//! The client asks the server for its limits when the store is opened. The server may later be
+//! replaced by an older release without the extension. That release answers UNIMPLEMENTED and
+//! has applied nothing. The client then sends each row's request by itself, as to any other
+//! server.
 
 use bigtable::{ConditionalMutation, Error, Result};
 use futures::StreamExt;
@@ -22,7 +23,7 @@ use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
 
-/// Asks the server what it takes.
+/// Asks the server how much it takes in one request.
 pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) -> Limits {
     let answer = repeat(channels.deadline(), || async {
         let request = channels.request(routing, DescribeRequest {});
@@ -48,12 +49,13 @@ pub(super) async fn send(
     requests: Vec<ConditionalMutation>,
 ) -> Vec<Result<bool>> {
     let mut results = Vec::with_capacity(requests.len());
-    // Entries, and which of all requests they are.
+    // Each entry with the index of its request.
     let mut entries = Vec::with_capacity(requests.len());
     for (place, request) in requests.iter().enumerate() {
         results.push(match table.conditional_request(request) {
             Err(error) => Err(error),
-            // Nobody batches questions; there is no entry for one.
+            // The extension has no entry for a request that changes nothing; nobody batches
+            // those.
             Ok(wire) if wire.true_mutations.is_empty() && wire.false_mutations.is_empty() => {
                 table.ask(wire).await
             }

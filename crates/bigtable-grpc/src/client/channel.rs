@@ -1,4 +1,4 @@
-//! Connections, deadlines and headers.
+//! Opens connections to an instance, and adds deadlines and headers to requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,27 +24,28 @@ use crate::proto::data::bigtable_client::BigtableClient;
 use crate::proto::data::{FeatureFlags, PingAndWarmRequest};
 use crate::proto::extension::extension_client::ExtensionClient;
 
-/// Where Google's service answers.
+/// The endpoints of Cloud Bigtable.
 const CLOUD_DATA: &str = "https://bigtable.googleapis.com";
 const CLOUD_ADMIN: &str = "https://bigtableadmin.googleapis.com";
-/// Largest message that is decoded: a server of Google's may send a whole cell in one.
+/// Largest message that the client decodes: Google's servers may send a whole cell in one
+/// message.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
-/// How long a connection may take to come about, and the handshake of Google's TLS.
+/// Longest time for connecting, and for the TLS handshake with Cloud Bigtable.
 const CONNECT: Duration = Duration::from_secs(10);
-/// A connection that is silent for so long is asked whether it is still there.
+/// Time of silence after which the client pings the server.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Where to connect to, and how.
+/// The endpoints and credentials of a server.
 #[derive(Debug)]
 pub(crate) struct Way {
     data: Endpoint,
-    /// Where tables are created, if not there.
+    /// The endpoint for creating tables, if it is not `data`.
     admin: Option<Endpoint>,
     credentials: Option<Arc<Credentials>>,
 }
 
 impl Way {
-    /// The way to an address.
+    /// Chooses endpoints, encryption and credentials for an address.
     pub(crate) async fn to(address: &Address, options: &ClientOptions) -> Result<Way> {
         let authority = match address.place() {
             Place::Cloud => return Way::to_google(Credentials::google().await?),
@@ -69,14 +70,14 @@ impl Way {
         Ok(Way { data, admin: None, credentials: None })
     }
 
-    /// The way to Google's service, whose certificates the system's authorities vouch for.
+    /// The endpoints of Cloud Bigtable, whose certificates the system's authorities sign.
     pub(crate) fn to_google(credentials: Credentials) -> Result<Way> {
         let tls = || ClientTlsConfig::new().with_native_roots().timeout(CONNECT);
         let (data, admin) = (encrypted(CLOUD_DATA, tls())?, encrypted(CLOUD_ADMIN, tls())?);
         Ok(Way { data, admin: Some(admin), credentials: Some(Arc::new(credentials)) })
     }
 
-    /// The way to a test's server in plain text.
+    /// The endpoints of a test server, in plain text.
     #[cfg(test)]
     pub(crate) fn to_test(data: &str, admin: &str, credentials: Credentials) -> Result<Way> {
         let (data, admin) = (endpoint(data)?, endpoint(admin)?);
@@ -101,12 +102,12 @@ fn encrypted(url: &str, config: ClientTlsConfig) -> Result<Endpoint> {
     })
 }
 
-/// Connections to one instance. A connection carries about a hundred requests at a time, so there
-/// are several.
+/// Several connections to one instance, because one connection carries about a hundred requests
+/// at a time.
 #[derive(Debug)]
 pub(crate) struct Channels {
     data: Pool,
-    /// Used seldom, so that it connects when it is.
+    /// Seldom used, so it connects only when it is used.
     admin: Option<Pool>,
     deadline: Duration,
     features: MetadataValue<Ascii>,
@@ -116,7 +117,7 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// Connects. To be called in a tokio runtime.
+    /// Connects to the instance. The caller must be in a tokio runtime.
     pub(crate) async fn open(
         way: Way,
         instance: &str,
@@ -151,7 +152,8 @@ impl Channels {
         BigtableClient::new(self.data.connection()).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
-    /// Whether requests are authorized one by one, so that one may be refused and others not.
+    /// True if the server authorizes each request by itself, so that it may refuse only some of
+    /// them.
     pub(crate) fn by_token(&self) -> bool {
         self.by_token
     }
@@ -172,25 +174,25 @@ impl Channels {
         BigtableInstanceAdminClient::new(self.admin())
     }
 
-    /// A request with its deadline and headers; `routing` says whom it concerns, as
-    /// `table_name=...`, each value escaped.
+    /// Adds the deadline and headers to a request. `routing` names the resource that the
+    /// request is for, as `table_name=...`, with each value escaped.
     pub(crate) fn request<T>(&self, routing: &MetadataValue<Ascii>, message: T) -> Request<T> {
         self.sent.fetch_add(1, Ordering::Relaxed);
         request(self.deadline, &self.features, routing, message)
     }
 
-    /// A [`request`](Self::request) that reads rows.
+    /// Adds the deadline and headers to a request that reads rows, and counts it as a read.
     pub(crate) fn read_request<T>(&self, routing: &MetadataValue<Ascii>, message: T) -> Request<T> {
         self.reads_sent.fetch_add(1, Ordering::Relaxed);
         self.request(routing, message)
     }
 
-    /// How many of the requests read rows.
+    /// Number of requests so far that read rows.
     pub(crate) fn reads_sent(&self) -> u64 {
         self.reads_sent.load(Ordering::Relaxed)
     }
 
-    /// How many requests were made to be sent.
+    /// Number of requests built for sending so far.
     pub(crate) fn requests_sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -210,7 +212,7 @@ fn request<T>(
     request
 }
 
-/// What this client understands.
+/// The API features that this client understands, as a header.
 fn features() -> Result<MetadataValue<Ascii>> {
     let flags = FeatureFlags {
         reverse_scans: true,
@@ -222,7 +224,7 @@ fn features() -> Result<MetadataValue<Ascii>> {
     text.parse().map_err(|_| Error::invalid(format!("{text:?} is no header")))
 }
 
-/// PingAndWarm, with which Google's servers fetch what they will need to know of the instance.
+/// Sends PingAndWarm, on which Google's servers load their data about the instance.
 fn warm_up(
     instance: &str,
     app_profile: &str,
@@ -241,7 +243,7 @@ fn warm_up(
             match BigtableClient::new(connection).ping_and_warm(ping).await {
                 Ok(_) => Ok(()),
                 Err(status) if status.code() == Code::Unimplemented => Ok(()),
-                // Whoever may not do this may still read and write.
+                // Credentials without the permission to ping may still read and write.
                 Err(status) if by_token && status.code() == Code::PermissionDenied => Ok(()),
                 Err(status) => Err(status),
             }
@@ -250,7 +252,7 @@ fn warm_up(
     }))
 }
 
-/// The header that routes a request: names and values, the values escaped.
+/// Builds the header that routes a request: names with escaped values.
 pub(crate) fn routing(params: &[(&str, &str)]) -> Result<MetadataValue<Ascii>> {
     let mut text = String::new();
     for (name, value) in params {
@@ -300,7 +302,7 @@ mod tests {
                 assert_eq!(admin.uri().to_string(), "https://bigtableadmin.googleapis.com/");
                 assert!(data.get_tcp_nodelay() && admin.get_tcp_nodelay());
             }
-            // A machine without the certificates of public authorities.
+            // This machine lacks the certificates of public authorities.
             Err(error) => assert!(error.to_string().contains("certificates"), "{error}"),
         }
     }

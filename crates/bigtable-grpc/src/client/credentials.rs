@@ -1,4 +1,4 @@
-//! Tokens for Google's service: fetched when they are first needed, and again before they expire.
+//! Fetches tokens for Cloud Bigtable: when the first is needed, and again before one expires.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,19 +11,19 @@ use http::HeaderValue;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// What a token must allow: data, and tables and their families.
+/// Scopes of a token: data, and tables with their families.
 const SCOPES: [&str; 2] = [
     "https://www.googleapis.com/auth/bigtable.data",
     "https://www.googleapis.com/auth/bigtable.admin",
 ];
-/// How long before its end a token is replaced.
+/// Time before its expiry at which a token is replaced.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How long fetching a token may take.
+/// Longest time for fetching a token.
 const PATIENCE: Duration = Duration::from_secs(20);
 const REMEDY: &str = "run `gcloud auth application-default login`, or let \
                       GOOGLE_APPLICATION_CREDENTIALS name the key file of a service account";
 
-/// A token, which nothing shows.
+/// A token. Its text appears in no debug output.
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) valid_for: Duration,
@@ -35,14 +35,15 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where tokens come from: Google, or a test.
+/// The source of tokens: Google, or a test.
 #[async_trait]
 pub(crate) trait TokenSource: Send + Sync {
-    /// A token; the error says why there is none.
+    /// Fetches a token. The error says why there is none.
     async fn token(&self) -> Result<Token, String>;
 }
 
-/// Tokens as Google's own clients find them: a service account's file, the user's, the machine's.
+/// Tokens from where Google's own clients look: a service account's file, the user's
+/// credentials, the machine's.
 struct Google(Arc<dyn TokenProvider>);
 
 #[async_trait]
@@ -56,14 +57,14 @@ impl TokenSource for Google {
     }
 }
 
-/// No token could be had, so the request was not sent.
+/// The client got no token, so it did not send the request.
 #[derive(Debug, thiserror::Error)]
 #[error("no credentials for Cloud Bigtable ({why}): {REMEDY}")]
 pub(crate) struct NoCredentials {
     why: String,
 }
 
-/// The token at hand.
+/// The current token.
 #[derive(Clone)]
 struct Held {
     header: HeaderValue,
@@ -71,11 +72,11 @@ struct Held {
     end: Instant,
 }
 
-/// The header that a request is authorized by.
+/// Supplies the header that authorizes a request.
 pub(crate) struct Credentials {
     source: Box<dyn TokenSource>,
     held: RwLock<Option<Held>>,
-    /// Held by the one who fetches.
+    /// Locked by the task that fetches a token.
     fetching: Mutex<()>,
 }
 
@@ -91,7 +92,7 @@ impl Credentials {
         Credentials { source: Box::new(source), held, fetching }
     }
 
-    /// Those that this process has at Google's.
+    /// Finds this process's credentials for Google.
     pub(crate) async fn google() -> Result<Self, Error> {
         let none = |why: String| Error::invalid(NoCredentials { why }.to_string());
         match timeout(PATIENCE, gcp_auth::provider()).await {
@@ -105,8 +106,8 @@ impl Credentials {
         self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The header, with a token that is valid for a while. While somebody fetches the next one,
-    /// others go on with the one at hand.
+    /// Returns the header, with a token that is still valid for a while. While one task fetches
+    /// the next token, the others use the current one.
     pub(crate) async fn header(&self) -> Result<HeaderValue, NoCredentials> {
         let now = Instant::now();
         let _fetching = match self.held() {
@@ -143,15 +144,15 @@ impl Credentials {
 fn hold(token: Token) -> Result<Held, String> {
     let header = format!("Bearer {}", token.text).parse();
     let mut header: HeaderValue = header.map_err(|_| "the token is no text".to_owned())?;
-    // Kept out of debug output, and out of the tables of HTTP/2's compression.
+    // Sensitive: left out of debug output and out of HTTP/2's compression tables.
     header.set_sensitive(true);
     let end = Instant::now() + token.valid_for;
-    // One that is shorter than the margin is used for what there is of it.
+    // A token with a lifetime below the margin is used for its whole lifetime.
     let renew = end.checked_sub(MARGIN).unwrap_or(end);
     Ok(Held { header, renew, end })
 }
 
-/// An error with its causes.
+/// The text of an error with its causes.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -168,7 +169,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tonic::Status;
 
-    /// Counts what it gives; fails at will.
+    /// A source that counts its tokens, and fails if the flag is set.
     #[derive(Default)]
     struct Counter {
         given: AtomicUsize,
@@ -200,7 +201,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(3600) - MARGIN - Duration::from_secs(1)).await;
         assert_eq!(text(&credentials).await, "Bearer secret-0");
         tokio::time::advance(Duration::from_secs(2)).await;
-        // One of them fetches, and the other need not wait.
+        // The first caller fetches a token; the second does not wait for it.
         let (a, b) = tokio::join!(text(&credentials), text(&credentials));
         assert_eq!((a.as_str(), b.as_str()), ("Bearer secret-1", "Bearer secret-0"));
     }

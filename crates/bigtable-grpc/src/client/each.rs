@@ -1,13 +1,13 @@
-//! Reads of single rows that have gathered, by as few requests as the server takes them in (paper
-//! section 2.5).
+//! Sends gathered reads of single rows in as few requests as the server allows (paper section
+//! 2.5).
 //!
-//! Transactions read at timestamps of their own, so their filters differ, and a ReadRows has one
-//! filter. The extension of this project's server takes a row and a filter for each read. To any
-//! other server only reads by the same filter go together: those of one transaction, or of
-//! snapshots at one timestamp.
+//! Each transaction reads at its own timestamp, so the filters of its reads differ from those
+//! of other transactions. A ReadRows has only one filter. The extension of this project's
+//! server takes a row and a filter for each read. Any other server gets one request per filter,
+//! which combines the reads of one transaction, or of snapshots at one timestamp.
 //!
-//! Invariant: what comes for one read is told to its caller when it comes, whatever becomes of the
-//! others.
+//! Invariant: each caller gets its answer as soon as that answer arrives, whatever happens to
+//! the other reads.
 
 use std::collections::BTreeMap;
 
@@ -55,21 +55,21 @@ async fn alone(table: &GrpcTable, read: Waiting<RowRead>) {
     read.tell(row);
 }
 
-/// Reads those with the same filter by one request, as any server takes them.
+/// Sends one request per filter, which every server supports.
 async fn by_filter(table: &GrpcTable, gathered: Vec<Waiting<RowRead>>) {
     let mut groups: BTreeMap<Vec<u8>, Vec<Waiting<RowRead>>> = BTreeMap::new();
     for read in gathered {
         groups.entry(read.request.filter.encode_to_vec()).or_default().push(read);
     }
-    // All at once, as they would have been without waiting for each other: nobody waits for a reply
-    // to another's read.
+    // All requests go at once, as they would have without gathering: no caller waits for the
+    // answer to another caller's read.
     join_all(groups.into_values().map(|group| same(table, group))).await;
 }
 
 async fn same(table: &GrpcTable, group: Vec<Waiting<RowRead>>) {
     if group.len() > 1 {
         let keys: Vec<_> = group.iter().map(|read| read.request.key.clone()).collect();
-        // An error may be about one row alone: then each is asked for by itself.
+        // The error may concern one row only, so each row is then read by itself.
         if let Ok(found) = table.rows(&keys, &group[0].request.filter).await {
             for read in group {
                 let key = &read.request.key;
@@ -88,7 +88,7 @@ fn size(read: &Waiting<RowRead>) -> Size {
     Size { entries: 1, bytes, mutations: 0 }
 }
 
-/// Reads by the extension; what has not come, or may come a moment later, is asked for again.
+/// Reads by the extension. Reads without an answer, or with a transient error, are sent again.
 async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<RowRead>>) {
     let mut attempts = Attempts::default();
     loop {
@@ -102,24 +102,25 @@ async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<RowRead>>) {
         let unanswered = || Status::unavailable("the server has left reads without an answer");
         let status = outcome.err().or(failed).unwrap_or_else(unanswered);
         if status.code() == Code::Unimplemented {
-            // An older release was started in its place.
+            // An older release without the extension has replaced the server.
             return by_filter(table, left).await;
         }
-        // Answers to others do not count: each read is tried as often as it would be alone.
+        // Each failed request counts for all reads left, whether or not others got answers:
+        // each read is tried as often as it would be alone.
         if !attempts.again(&status).await {
             return left.into_iter().for_each(|read| read.tell(Err(of_read(&status))));
         }
     }
 }
 
-/// The reads of one request, and what has come for them.
+/// The reads of one request, and the answers received so far.
 #[derive(Debug)]
 struct Answers {
-    /// Those that have no answer yet.
+    /// The reads that have no answer yet; `None` for an answered one.
     left: Vec<Option<Waiting<RowRead>>>,
-    /// The one whose answer has come in part.
+    /// The read whose answer has arrived in part.
     open: Option<(usize, Merger, Option<Row>)>,
-    /// Why one that is left has failed.
+    /// The last transient error of a read that is still left.
     failed: Option<Status>,
 }
 
@@ -128,7 +129,7 @@ impl Answers {
         Answers { left: reads.into_iter().map(Some).collect(), open: None, failed: None }
     }
 
-    /// Sends the request, and tells what comes.
+    /// Sends the request, and passes each answer to its caller when it arrives.
     async fn receive(&mut self, table: &GrpcTable) -> Result<(), Status> {
         let entry = |read: &Waiting<RowRead>| Entry {
             row_key: read.request.key.to_bytes(),
@@ -150,7 +151,7 @@ impl Answers {
         }
     }
 
-    /// The error says which rule of the stream the part breaks.
+    /// Takes one part of the stream. The error says which rule of the stream the part breaks.
     fn take(&mut self, part: Part) -> Result<(), String> {
         let place = usize::try_from(part.entry).unwrap_or(usize::MAX);
         let open = self.open.take().unwrap_or_else(|| (place, Merger::new(false), None));

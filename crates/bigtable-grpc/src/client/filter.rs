@@ -1,10 +1,12 @@
-//! Selections and probes as filters of the API.
+//! Translates selections and probes into filters of the API.
 //!
-//! Columns are named by column ranges, from a qualifier to itself: exact for every byte string,
-//! where a regular expression would have to be quoted. A filter is bounded by the API; beyond, a
-//! selection reads whole families and is applied here. A predicate beyond the bound asks whole
-//! families, too: that may find what the probes would not, so it is done only where finding
-//! something leaves the row as it is. A caller then meets conflicts that are none.
+//! A filter names a column by a range from its qualifier to itself. That is exact for every
+//! byte string; a regular expression would need quoting. The API bounds the length of a filter:
+//!
+//! * Above the bound, a selection reads whole families, and the client drops the rest.
+//! * Above the bound, a predicate checks whole families. It may then match cells that no probe
+//!   asks for. The client therefore does so only where a match leaves the row unchanged. The
+//!   caller then sees a conflict where none exists.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +21,15 @@ use crate::proto::data::value_range::{EndValue, StartValue};
 use crate::proto::data::{ColumnRange, RowFilter, TimestampRange, ValueRange};
 use crate::time;
 
-/// How a selection is read.
+/// The filter of a selection, and whether it is exact.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) filter: RowFilter,
-    /// Whether more may come back than was selected.
+    /// True if the server may return more than was selected.
     coarse: bool,
 }
 
-/// The filter of a selection; `None` if it selects nothing.
+/// Builds the filter of a selection; `None` if it selects nothing.
 pub(crate) fn of_selection(select: &Selection) -> Option<Reading> {
     let wanted: Vec<_> = select.columns.iter().filter(|column| is_some(column)).collect();
     let exact = interleave(wanted.iter().filter_map(|column| of_column(column)).collect())?;
@@ -42,7 +44,7 @@ pub(crate) fn of_selection(select: &Selection) -> Option<Reading> {
 }
 
 impl Reading {
-    /// What of a row that came back was selected.
+    /// Keeps the selected cells of a row that the server returned.
     pub(crate) fn pick(&self, select: &Selection, mut row: Row) -> Row {
         if self.coarse {
             let mut by_name: BTreeMap<(&Family, Option<&Bytes>), Vec<&ColumnSelect>> =
@@ -54,7 +56,8 @@ impl Reading {
                 };
                 by_name.entry((&wanted.family, qualifier)).or_default().push(wanted);
             }
-            // The cells of a column are neighbours: what selects of it, and how often it has.
+            // The cells of a column are neighbours, so the selections of the current column are
+            // kept, each with the number of cells it has taken.
             let mut column: Option<(Family, Bytes)> = None;
             let mut taken: Vec<(&ColumnSelect, u32)> = Vec::new();
             row.cells.retain(|cell| {
@@ -95,13 +98,14 @@ fn of_column(column: &ColumnSelect) -> Option<RowFilter> {
     Some(chain(filters))
 }
 
-/// The filter of a predicate. `may_be_coarse`: finding too much does no harm.
+/// Builds the filter of a predicate. With `may_be_coarse`, the filter may match too much.
 ///
 /// # Errors
-/// `InvalidRequest` if it is too long for the API and must not be coarse.
+/// `InvalidRequest` if the filter is too long for the API and must not be coarse.
 pub(crate) fn of_predicate(probes: &[Probe], may_be_coarse: bool) -> Result<RowFilter> {
     let nothing = || filter(Filter::BlockAllFilter(true));
-    // The names alone are too long: of a wide row there are too many to compare with each other.
+    // The names alone exceed the bound, so grouping by name is skipped: a wide row has too many
+    // probes to compare with each other.
     let names: usize = probes.iter().filter_map(named).map(|name| 2 * name.len()).sum();
     if may_be_coarse && names > FILTER_BYTES_MAX {
         return Ok(grouped(probes, |_| None).unwrap_or_else(nothing));
@@ -120,7 +124,7 @@ pub(crate) fn of_predicate(probes: &[Probe], may_be_coarse: bool) -> Result<RowF
     Ok(grouped(probes, |_| None).unwrap_or_else(nothing))
 }
 
-/// The column that a probe is about; `None` if it is about a family.
+/// The column of a probe; `None` if the probe covers a whole family.
 fn named(probe: &Probe) -> Option<&Bytes> {
     match &probe.qualifiers {
         Qualifiers::All => None,
@@ -128,13 +132,14 @@ fn named(probe: &Probe) -> Option<&Bytes> {
     }
 }
 
-/// Probes that differ in their columns alone.
+/// Probes that differ only in their columns.
 struct Alike<'a> {
     first: &'a Probe,
     columns: Vec<(&'a Family, Option<&'a Bytes>)>,
 }
 
-/// Probes that differ in their columns alone share one chain: names take the most room.
+/// Combines the probes that differ only in their columns into one chain. So a time and a value
+/// prefix appear once for many names, which take the most room.
 fn grouped<'a>(
     probes: &'a [Probe],
     qualifier: impl Fn(&'a Probe) -> Option<&'a Bytes>,
@@ -166,7 +171,7 @@ fn filter(filter: Filter) -> RowFilter {
     RowFilter { filter: Some(filter) }
 }
 
-/// Chains and interleaves have at least two members.
+/// The API demands at least two members of a chain or an interleave.
 fn chain(mut filters: Vec<RowFilter>) -> RowFilter {
     match filters.len() {
         1 => filters.remove(0),
@@ -182,7 +187,7 @@ fn interleave(mut filters: Vec<RowFilter>) -> Option<RowFilter> {
     }
 }
 
-/// One column, or all of a family.
+/// Filters one column, or a whole family.
 fn columns(family: &Family, qualifier: Option<&Bytes>) -> RowFilter {
     filter(Filter::ColumnRangeFilter(ColumnRange {
         family_name: family.as_str().to_owned(),
@@ -191,14 +196,14 @@ fn columns(family: &Family, qualifier: Option<&Bytes>) -> RowFilter {
     }))
 }
 
-/// A filter of times, if any is needed; `None` for no time at all.
+/// Filters a time range: `Some(None)` if it holds all times, `None` if it holds none.
 fn times(range: TimeRange) -> Option<Option<RowFilter>> {
     let (start_timestamp_micros, end_timestamp_micros) = time::micros_range(range)?;
     let times = TimestampRange { start_timestamp_micros, end_timestamp_micros };
     Some((range != TimeRange::ALL).then(|| filter(Filter::TimestampRangeFilter(times))))
 }
 
-/// Values that begin so, if that restricts them.
+/// Filters values by their prefix; `None` for an empty prefix, which restricts nothing.
 fn prefix(prefix: &Bytes) -> Option<RowFilter> {
     let mut end = prefix.to_vec();
     while end.last() == Some(&u8::MAX) {

@@ -1,11 +1,13 @@
-//! Delaying conditional mutations and reads, so that those of several callers go in one request
-//! (paper section 2.5: lock operations are delayed, "to collect them into batches", and so is every
-//! read).
+//! Delays conditional mutations and reads, so that those of several callers go in one request.
+//! The paper delays lock operations "to collect them into batches", and every read too (section
+//! 2.5).
 //!
-//! The first request that comes waits for the delay of the options, and takes all with it that came
-//! meanwhile; as many as the server takes in one request are sent at once. What is sent is
-//! sent to its end, whatever becomes of its callers, because it is nobody's alone. So it is sent by
-//! the runtime that opened the store: that of a caller may end while others wait.
+//! The first request waits for the configured delay, and those that arrive meanwhile go with
+//! it. If the waiting requests fill one request of the server, the client sends them at once.
+//!
+//! A sent request runs to its end, even if its callers give up, because it belongs to all of
+//! them. So the runtime that opened the store sends it: a caller's runtime may end while other
+//! callers wait.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -21,28 +23,29 @@ use tokio::time::Instant;
 use super::batch;
 use super::wire::GrpcTable;
 
-/// How late what has gathered may be sent. If it is later, the process was stopped meanwhile, and
-/// what its callers knew before may hold no more: of a store without a floor, that what they have
-/// open is registered. Then it is not sent at all. How long a request lives counts on it.
+/// Longest lateness at which gathered requests are still sent. A later wake-up means that the
+/// process stood still. Its callers' assumptions may be void by then: on a store without a
+/// floor, that their open transactions are still registered. So the requests are not sent. The
+/// store's `request_life_max` includes this bound.
 pub(super) const LATE_MAX: Duration = Duration::from_secs(1);
 
-/// Why nobody tells an answer, and what to do about it.
+/// Why no answer will arrive, and the remedy.
 pub(super) const RUNTIME_ENDED: &str =
     "the tokio runtime that opened the store has ended; open the store in one that outlives it";
 
-/// A request that can go together with others of its table.
+/// A request that can be combined with others of its table.
 pub(super) trait Together: Sized + Send + 'static {
-    /// What the caller waits for.
+    /// The answer that the caller waits for.
     type Answer: Debug + Send + 'static;
 
-    /// Sends what has gathered, as far as it goes in one request, and tells the answers.
+    /// Sends the gathered requests, combined as far as possible, and passes on the answers.
     fn deliver(table: GrpcTable, gathered: Vec<Waiting<Self>>) -> impl Future<Output = ()> + Send;
 
-    /// What a request comes to whose answer nobody will tell.
+    /// The error for a request whose sending was given up.
     fn given_up() -> Error;
 }
 
-/// A request, and who waits for its answer.
+/// A request, and the channel to its caller.
 #[derive(Debug)]
 pub(super) struct Waiting<R: Together> {
     pub(super) request: R,
@@ -51,18 +54,18 @@ pub(super) struct Waiting<R: Together> {
 
 impl<R: Together> Waiting<R> {
     pub(super) fn tell(self, answer: Result<R::Answer>) {
-        // Whoever has given up does not want to know.
+        // A caller that has given up no longer receives.
         let _ = self.tell.send(answer);
     }
 }
 
-/// The requests of one kind and table that wait.
+/// The waiting requests of one kind and one table.
 #[derive(Debug)]
 pub(super) struct Gather<R: Together> {
     delay: Duration,
-    /// Most that wait.
+    /// Number of waiting requests at which they are sent without further delay.
     entries_max: usize,
-    /// That of the store, which sends them.
+    /// The store's runtime, which sends the requests.
     runtime: Handle,
     waiting: Mutex<Vec<Waiting<R>>>,
 }
@@ -77,12 +80,12 @@ impl<R: Together> Gather<R> {
         std::mem::take(&mut *locked(&self.waiting))
     }
 
-    /// Sends a request together with those of others, and waits for its answer.
+    /// Sends a request together with others, and waits for its answer.
     pub(super) async fn send(self: &Arc<Self>, table: &GrpcTable, request: R) -> Result<R::Answer> {
         self.push(table, request).await.map_err(|_| R::given_up()).flatten()
     }
 
-    /// Sends these requests together with those of others, and waits for their answers.
+    /// Sends these requests together with others, and waits for their answers.
     pub(super) async fn send_all(
         self: &Arc<Self>,
         table: &GrpcTable,
@@ -121,8 +124,8 @@ impl<R: Together> Gather<R> {
     }
 }
 
-/// When something is to be sent, on the clock of the timer that wakes its sender, which stands
-/// still while the machine sleeps, and on one that does not.
+/// The time at which gathered requests should be sent, on two clocks. The timer's clock may
+/// stand still while the machine sleeps; the other does not.
 #[derive(Debug, Clone, Copy)]
 struct Due {
     timer: Instant,
@@ -138,13 +141,14 @@ impl Due {
         Due { timer: self.timer + by, moment: self.moment.later(by) }
     }
 
-    /// How late it is, on the clock that says more.
+    /// The lateness by the clock that reports more.
     fn elapsed(self) -> Duration {
         self.timer.elapsed().max(self.moment.elapsed())
     }
 }
 
-/// Sends what has gathered, unless it is too late for that. Then it can be repeated.
+/// Sends the gathered requests. If it is too late, each caller gets an error after which it may
+/// repeat the request.
 async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: Due) {
     let late = due.elapsed();
     if late <= LATE_MAX {
@@ -156,12 +160,13 @@ async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: 
     }
 }
 
-/// The delay while requests gather. If it is dropped before it is over, because the runtime ends,
-/// nobody will send what has gathered: then those who wait are told so.
+/// The delay while requests gather. If the runtime ends, this value is dropped before the delay
+/// is over, and nobody will send the requests. The drop closes the channels, so the callers get
+/// an error.
 struct Pause<R: Together>(Option<Arc<Gather<R>>>);
 
 impl<R: Together> Pause<R> {
-    /// What has gathered.
+    /// Ends the delay, and returns the gathered requests.
     fn over(mut self) -> Vec<Waiting<R>> {
         self.0.take().map(|gather| gather.take()).unwrap_or_default()
     }

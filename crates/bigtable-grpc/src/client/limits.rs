@@ -1,10 +1,11 @@
-//! How much the server takes in one request, beyond what the API says.
+//! Holds the limits of the server's extension, which the API does not name.
 
-/// What the server takes in one request.
+/// How much the server takes in one request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Limits {
-    /// Most conditional mutations; `None` if it takes one.
+    /// Most conditional mutations in one request; `None` if it takes only one.
     pub(crate) entries_max: Option<usize>,
-    /// Most reads of single rows by a filter each; `None` if it takes one.
+    /// Most reads of single rows, each with its filter, in one request; `None` if it takes only
+    /// one.
     pub(crate) reads_max: Option<usize>,
 }

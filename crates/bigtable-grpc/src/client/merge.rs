@@ -1,7 +1,7 @@
-//! Chunks of a stream as rows.
+//! Builds rows from the chunks of a stream.
 //!
-//! The stream comes from a server that may err: whatever breaks the rules of the stream is an
-//! error, and the row at hand is not returned.
+//! The server may be wrong, so every breach of the stream's rules is an error. A row that is
+//! incomplete then is never returned.
 
 use bigtable::{Bytes, Cell, Family, Row, RowKey};
 
@@ -9,26 +9,26 @@ use crate::proto::data::read_rows_response::CellChunk;
 use crate::proto::data::read_rows_response::cell_chunk::RowStatus;
 use crate::time;
 
-/// Largest value that is put together.
+/// Largest value that is assembled from chunks.
 const VALUE_BYTES_MAX: usize = 256 << 20;
 
-/// Puts rows together.
+/// Builds rows from chunks, in the order of the stream.
 #[derive(Debug)]
 pub(crate) struct Merger {
     reversed: bool,
     row: Option<Open>,
-    /// The last row that was committed.
+    /// The key of the last complete row.
     last: Option<RowKey>,
 }
 
-/// A row whose end has not come yet.
+/// A row whose end has not arrived yet.
 #[derive(Debug)]
 struct Open {
     key: RowKey,
     family: Family,
     qualifier: Bytes,
     cells: Vec<Cell>,
-    /// The beginning of a value that comes in several chunks.
+    /// The time and the first bytes of a value that arrives in several chunks.
     value: Option<(i64, Vec<u8>)>,
 }
 
@@ -37,7 +37,8 @@ impl Merger {
         Merger { reversed, row: None, last: None }
     }
 
-    /// Takes a chunk; returns the row that it completes. The error says which rule it breaks.
+    /// Takes a chunk, and returns the row that it completes. The error says which rule it
+    /// breaks.
     pub(crate) fn push(&mut self, chunk: CellChunk) -> Result<Option<Row>, String> {
         if matches!(chunk.row_status, Some(RowStatus::ResetRow(true))) {
             return self.reset(&chunk).map(|()| None);
@@ -59,7 +60,7 @@ impl Merger {
         Ok(Some(Row::new(open.key, open.cells)))
     }
 
-    /// To be asked at the end of the stream.
+    /// Checks that the stream has not ended within a row. Call this at its end.
     pub(crate) fn finish(&self) -> Result<(), String> {
         match self.row {
             None => Ok(()),

@@ -1,30 +1,32 @@
-//! A client of google.bigtable.v2: [`GrpcStore`] is a [`Store`](bigtable::Store) behind a network.
+//! Implements a client of google.bigtable.v2: [`GrpcStore`] is a [`Store`](bigtable::Store)
+//! behind a network.
 //!
 //! ```text
-//!   store.rs     opening: families, garbage collection rules, routing; names of tables
-//!   options.rs   the options of a client
-//!   table.rs     rows: reading, conditional mutations, tablets (the trait Table)
-//!   wire.rs      requests of a table in the form of the API, and their sending
-//!   filter.rs    selections and probes as filters of the API
-//!   merge.rs     chunks of a stream as rows
-//!   address.rs   where it all is
-//!   channel.rs   the way there, deadlines, headers   pool.rs         connections, none of them old
-//!   retry.rs     what is repeated, and when          credentials.rs  tokens of Google's
-//!   batch.rs     several conditional mutations in one request, where the server takes them
-//!   limits.rs    how much the server takes in one
-//!   rows.rs      several rows by one request
-//!   each.rs      several reads in one, as the server takes them (row_read.rs)
-//!   split.rs     how much goes in one
-//!   gather.rs    delaying conditional mutations and reads, so that those of several callers go
-//!                together
-//!   bare.rs      requests as they are, to measure all of this against
-//!   status.rs    codes of the API as errors
+//!   store.rs        opens a store: families, garbage collection rules, routing; names of tables
+//!   options.rs      the options of a client
+//!   table.rs        rows: reads, conditional mutations, tablets (the trait Table)
+//!   wire.rs         a table's requests in the form of the API
+//!   filter.rs       selections and probes as filters of the API
+//!   merge.rs        rows from the chunks of a stream
+//!   address.rs      the address of a store
+//!   channel.rs      endpoints, deadlines, headers
+//!   pool.rs         several warm connections, none of them old
+//!   credentials.rs  tokens for Cloud Bigtable
+//!   retry.rs        repetition with pauses
+//!   batch.rs        several conditional mutations in one request, by the server's extension
+//!   limits.rs       the limits of that extension
+//!   rows.rs         several rows by one request
+//!   each.rs         several single-row reads (row_read.rs) in one request
+//!   split.rs        dividing entries among requests
+//!   gather.rs       delaying requests, so that those of several callers go together
+//!   bare.rs         prepared requests, the baseline of measurements
+//!   status.rs       status codes of the API as errors
 //! ```
 //!
-//! What may be repeated is repeated here: reads, and unconditional mutations, which name their
-//! times and so do the same again. A conditional mutation is sent once; only the protocol above
-//! knows whether its repetition is harmless, and learns by [`Unknown`](bigtable::Error::Unknown)
-//! that the first one may have been applied.
+//! The client itself repeats reads and unconditional mutations. Such mutations name their
+//! times, so applying one twice changes nothing more. The client sends a conditional mutation
+//! once, because only the protocol above knows whether a repetition is harmless. If the first
+//! one may have been applied, the caller gets [`Unknown`](bigtable::Error::Unknown).
 
 mod address;
 mod bare;

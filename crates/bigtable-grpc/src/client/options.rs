@@ -1,4 +1,4 @@
-//! The options of a client.
+//! Defines the options of a client.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use cluster_net::Tls;
 /// ```
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Connections to the server. Default: 4 connections.
+    /// Number of connections to the server. Default: 4 connections.
     pub connections: usize,
-    /// How long a request may take, each time that it is sent. Default: 20 s.
+    /// Longest time for a request, for each attempt. Default: 20 s.
     pub deadline: Duration,
-    /// The application profile that requests are routed by, if the address names none. It must
-    /// route to a single cluster and allow transactions on rows. Default: `"default"`.
+    /// The application profile that routes requests, unless the address names one. It must
+    /// route to a single cluster and allow single-row transactions. Default: `"default"`.
     pub app_profile: String,
-    /// Certificates that this client and the server show each other: the server's must name
-    /// `table.percolator.internal`, the client's what the server wants. Where they are given,
-    /// nothing is sent in plain text. Cloud Bigtable itself has certificates of public authorities,
-    /// and takes tokens: there these are not used. Default: `None`.
+    /// Certificates for mutual TLS. The server's certificate must name
+    /// `table.percolator.internal`; the client's must satisfy the server. With certificates the
+    /// client sends nothing in plain text. Cloud Bigtable does not use them: it has
+    /// certificates of public authorities and takes tokens. Default: `None`.
     pub tls: Option<Tls>,
-    /// Allows plain text to another machine. Without it only a server that `BIGTABLE_EMULATOR_HOST`
-    /// names, or that is on this machine, is spoken to without `tls`. Default: `false`.
+    /// Allows plain text to another machine. Otherwise the client needs `tls`, except for a
+    /// server on this machine or one that `BIGTABLE_EMULATOR_HOST` names. Default: `false`.
     pub plaintext_beyond_loopback: bool,
-    /// Whether several conditional mutations, or several reads of rows, go in one request to a
-    /// server that takes them so, which the server of this crate does. Default: `true`.
+    /// Combines several conditional mutations, or several reads of rows, in one request, if the
+    /// server supports it. The server of this crate does. Default: `true`.
     pub batches: bool,
-    /// How long a conditional mutation or a read of a row waits for others of its table, of
-    /// whatever callers, to go in one request with them; fewer requests for a higher latency (paper
-    /// section 2.5). Zero sends each at once. One that is a second late, because the process stood
-    /// still, is refused instead of being sent.
+    /// Time that a conditional mutation or a read of one row waits for others of its table. They
+    /// may come from any caller, and go in one request with it. A delay means fewer requests and
+    /// a higher latency (paper section 2.5). Zero sends each at once. A request that is over a
+    /// second late, because the process stood still, is refused instead of being sent.
     ///
-    /// To a server that takes no batches, conditional mutations go at once all the same. Reads
-    /// wait, and those by the same selection go together: those of one transaction, because each
-    /// reads at its own timestamp. Reads of several rows, which are batches already, and scans
-    /// never wait. Default: 0 s.
+    /// If the server supports no batches, conditional mutations do not wait. Reads still wait,
+    /// and reads with the same selection go together. Those belong to one transaction, because
+    /// each transaction reads at its own timestamp. Scans never wait, nor do reads of several
+    /// rows, which are batches already. Default: 0 s.
     pub batch_delay: Duration,
 }
 

@@ -1,7 +1,9 @@
-//! Connections to one server: several, each warmed up before it is used, none of them old.
+//! Keeps several connections to one server, warms each up before its first use, and replaces
+//! old ones.
 //!
-//! Google's servers end a connection after an hour, and what is sent at that moment is slow. So
-//! each is replaced before that, one after the other, by one that has carried a request already.
+//! Google's servers end a connection after an hour, and requests sent at that moment are slow.
+//! So the pool replaces each connection earlier, one after the other. Each successor has
+//! already carried a request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,16 +25,16 @@ use tower::Service;
 use super::credentials::Credentials;
 use super::retry::{once, repeat};
 
-/// A connection is used for this long, and a little longer if its successor cannot be made.
+/// Longest use of a connection. It stays in use longer only while no successor can be made.
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(45 * 60);
-/// The pause after a successor could not be made.
+/// Pause after a successor could not be made.
 pub(crate) const AGAIN: Duration = Duration::from_secs(60);
 
-/// What is sent over a connection before anything else.
+/// Sends the first request over a new connection.
 pub(crate) type WarmUp =
     Box<dyn Fn(Connection) -> BoxFuture<'static, Result<(), Status>> + Send + Sync>;
 
-/// A connection with what its requests are authorized by.
+/// A connection, and the credentials for its requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
     channel: Channel,
@@ -56,7 +58,8 @@ impl Service<Request<Body>> for Connection {
             let sent = self.channel.call(request);
             return Either::Left(sent.map_err(Into::into));
         };
-        // The one that is ready goes; the other one has still to become so.
+        // The polled channel is ready and sends this request. Its clone has not been polled
+        // yet.
         let next = self.channel.clone();
         let mut ready = std::mem::replace(&mut self.channel, next);
         let sent = async move {
@@ -68,12 +71,12 @@ impl Service<Request<Body>> for Connection {
     }
 }
 
-/// The connections.
+/// A fixed number of connections, used in turn.
 #[derive(Debug)]
 pub(crate) struct Pool {
     slots: Arc<Slots>,
     next: AtomicUsize,
-    /// Replaces them; ends with this.
+    /// The task that replaces connections. Dropping the pool stops it.
     refreshing: JoinHandle<()>,
 }
 
@@ -98,7 +101,7 @@ impl Drop for Pool {
 }
 
 impl Pool {
-    /// Connects, and warms every connection up.
+    /// Connects, and warms up every connection.
     pub(crate) async fn open(
         endpoint: Endpoint,
         count: usize,
@@ -115,7 +118,7 @@ impl Pool {
         Ok(Pool { slots, next: AtomicUsize::new(0), refreshing })
     }
 
-    /// One of the connections, each in its turn.
+    /// Returns the next connection in turn.
     pub(crate) fn connection(&self) -> Connection {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         self.slots.connection(next % self.slots.channels.len())
@@ -136,7 +139,7 @@ impl Slots {
     async fn refresh(self: Arc<Self>) {
         let gap = AGE_MAX / u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
         for slot in (0..self.channels.len()).cycle() {
-            // Clients that started together must not connect together.
+            // A random gap keeps clients that started together from reconnecting together.
             let part = rand::rng().random_range(0.8..1.0);
             tokio::time::sleep(gap.mul_f64(part)).await;
             while let Err(status) = self.replace(slot).await {
@@ -146,7 +149,8 @@ impl Slots {
         }
     }
 
-    /// Requests that run over the old connection end there, and it ends with them.
+    /// Replaces a connection. Requests in flight on the old one finish there; it closes after
+    /// them.
     async fn replace(&self, slot: usize) -> Result<(), Status> {
         let made = once(self.deadline, async {
             let channel = self.endpoint.connect().await;

@@ -1,4 +1,4 @@
-//! Repeating what may be repeated.
+//! Repeats requests that may be repeated, with growing pauses.
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use tonic::Status;
 use super::status::is_transient;
 use crate::proto::rpc;
 
-/// Most times that a request is sent.
+/// Most attempts for a request.
 const ATTEMPTS_MAX: u32 = 6;
-/// The pause before the first repetition; doubled before each further one.
+/// The pause before the first repetition. It doubles before each further one.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// The longest pause that a server can ask for. If it asks for more, the caller is told at once.
+/// Longest pause that a server may ask for. If it asks for more, the caller gets the error at
+/// once.
 const ASKED_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// How often a request was sent, and for how long to wait.
+/// Number of attempts of a request so far.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts(u32);
 
 impl Attempts {
-    /// Waits before the request is sent again; `false` if it must not be.
+    /// Waits before the next attempt; `false` if there must be none.
     pub(crate) async fn again(&mut self, status: &Status) -> bool {
         self.0 += 1;
         let asked = asked_pause(status);
@@ -32,7 +33,7 @@ impl Attempts {
             return false;
         }
         let longest = PAUSE_MIN.saturating_mul(1 << (self.0 - 1)).min(PAUSE_MAX);
-        // Clients that were cut off together must not come back together.
+        // A random part keeps clients that were cut off together from returning together.
         let own = longest.mul_f64(rand::rng().random_range(0.5..1.0));
         let pause = asked.map_or(own, |asked| asked + own);
         tokio::time::sleep(pause).await;
@@ -47,7 +48,7 @@ pub(crate) struct RetryInfo {
     pub(crate) retry_delay: Option<prost_types::Duration>,
 }
 
-/// How long the server asks to wait before the request is sent again.
+/// The pause that the server asks for before the next attempt.
 fn asked_pause(status: &Status) -> Option<Duration> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
     let info = details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo"))?;
@@ -55,7 +56,7 @@ fn asked_pause(status: &Status) -> Option<Duration> {
     Duration::try_from(delay).ok()
 }
 
-/// Sends a request once, and waits for its answer no longer than this.
+/// Sends a request once, and waits for its answer until the deadline.
 pub(crate) async fn once<T>(
     deadline: Duration,
     answer: impl Future<Output = Result<T, Status>>,
@@ -64,8 +65,8 @@ pub(crate) async fn once<T>(
     timeout(deadline, answer).await.map_err(late)?
 }
 
-/// Sends a request that may be repeated until it is answered, or too often; each time within the
-/// deadline.
+/// Sends a request until an answer arrives, the error is final, or the attempts are used up.
+/// Each attempt has the full deadline.
 pub(crate) async fn repeat<T, F>(deadline: Duration, send: impl Fn() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<T, Status>>,

@@ -1,10 +1,10 @@
-//! A read that may wait for others.
+//! Defines a read of one row, which may be combined with others.
 
 use bigtable::RowKey;
 
 use crate::proto::data::RowFilter;
 
-/// A read of one row.
+/// A read of one row with a filter.
 #[derive(Debug)]
 pub(super) struct RowRead {
     pub(super) key: RowKey,

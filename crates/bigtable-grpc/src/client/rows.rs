@@ -1,4 +1,4 @@
-//! Several rows by one request.
+//! Reads several rows by one request.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::status::is_broken;
 use super::wire::{GrpcTable, Part};
 use crate::proto::data::{RowFilter, RowSet};
 
-/// Most bytes of keys in one request: half of what the API takes.
+/// Most bytes of keys in one request: half of the API's bound.
 const KEYS_BYTES_MAX: usize = 256 * 1024;
 
 impl GrpcTable {
-    /// Those of the rows in which something is found.
+    /// Reads rows, and returns those in which the filter leaves cells.
     pub(super) async fn rows(
         &self,
         keys: &[RowKey],
@@ -33,7 +33,8 @@ impl GrpcTable {
         Ok(found)
     }
 
-    /// Reads rows, which are sorted; after a stream that broke off, those that had not come.
+    /// Reads sorted rows. If the stream breaks off, it is resumed after the last row that
+    /// arrived.
     async fn some_rows(
         &self,
         mut left: &[&RowKey],
@@ -51,7 +52,8 @@ impl GrpcTable {
                 found.extend(part.rows.into_iter().map(|row| (row.key.clone(), row)));
                 return Ok(());
             };
-            // A server that breaks the rules of the stream may have left out rows, too.
+            // A server that breaks the rules of the stream may also have left out rows, so
+            // nothing is skipped.
             if !is_broken(&status) {
                 let last = part.rows.last().map(|row| row.key.clone()).max(part.scanned.take());
                 if let Some(last) = last {
@@ -70,7 +72,7 @@ impl GrpcTable {
     }
 }
 
-/// How many of the keys go into one request; at least one.
+/// Number of keys that go into one request; at least one.
 fn fitting(keys: &[&RowKey]) -> usize {
     let mut bytes = 0;
     let fits = |key: &&&RowKey| {

@@ -1,10 +1,10 @@
-//! Dividing what goes together among requests: none larger than a server takes, nor than is good
-//! for others on the same connection.
+//! Divides entries among requests. Each request stays within the server's limits, and small
+//! enough not to hold up others on the same connection.
 
-/// A request does not grow beyond this by another entry.
+/// Size beyond which a request gets no further entry.
 pub(super) const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// How large an entry is, or a request; or the most that a request may be.
+/// The size of an entry or of a request, or the bound on a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Size {
     pub(super) entries: usize,
@@ -26,7 +26,8 @@ impl Size {
     }
 }
 
-/// The entries in their order, by request. One that is too large by itself is a request of its own.
+/// Divides the entries into requests, in their order. An entry beyond the bound gets a request
+/// of its own.
 pub(super) fn split<T>(
     entries: impl IntoIterator<Item = T>,
     max: Size,

@@ -1,4 +1,4 @@
-//! Codes of the API as errors of a store.
+//! Maps status codes of the API to errors of a store.
 
 use std::error::Error as _;
 
@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use super::credentials::NoCredentials;
 
-/// What a failed read is.
+/// The error for a failed read.
 pub(crate) fn of_read(status: &Status) -> Error {
     match status.code() {
         Code::InvalidArgument
@@ -30,13 +30,15 @@ pub(crate) fn of_read(status: &Status) -> Error {
     }
 }
 
-/// What a failed mutation is: whatever does not say that it was refused may have been applied.
+/// The error for a failed mutation: `Unknown`, unless the status proves that nothing was
+/// applied.
 pub(crate) fn of_mutation(status: &Status) -> Error {
     if let Some(full) = full(status) {
         return full;
     }
     match status.code() {
-        // Refused by the server before it was looked at. What was made on the way has a cause.
+        // The server refused the request before it looked at it. A status made on this side has
+        // a source.
         Code::ResourceExhausted if status.source().is_none() => {
             Error::Unavailable { why: describe(status) }
         }
@@ -50,7 +52,7 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
         | Code::ResourceExhausted
         | Code::Aborted
         | Code::Internal
-        // Also of an answer that this side takes for too long.
+        // Also made on this side, for an answer that exceeds the decoder's bound.
         | Code::OutOfRange
         | Code::Unavailable
         | Code::DataLoss => Error::Unknown { why: describe(status) },
@@ -64,8 +66,8 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
     }
 }
 
-/// The server's disk is full, and nothing was applied. Codes of the API do not say so much, so that
-/// this reads the text of [`Error::Full`], which a server of this project sends.
+/// Recognizes a full disk of the server, where nothing was applied. The API has no code for it,
+/// so this parses the text of [`Error::Full`], which a server of this project sends.
 fn full(status: &Status) -> Option<Error> {
     let (dir, rest) = status.message().split_once(": the disk is full: ")?;
     let (free, rest) = rest.split_once(" bytes are free, and a write needs ")?;
@@ -76,7 +78,7 @@ fn full(status: &Status) -> Option<Error> {
     ours.then_some(full)
 }
 
-/// Whether there was no connection to send the request over, or no credentials.
+/// True if the request was not sent, because there was no connection or no token.
 pub(crate) fn was_not_sent(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -88,12 +90,12 @@ pub(crate) fn was_not_sent(status: &Status) -> bool {
     false
 }
 
-/// Whether the server has broken the rules of a stream.
+/// True if the server broke the rules of a stream.
 pub(crate) fn is_broken(status: &Status) -> bool {
     status.code() == Code::DataLoss
 }
 
-/// Whether the same request may succeed a moment later.
+/// True if the same request may succeed a moment later.
 pub(crate) fn is_transient(status: &Status) -> bool {
     if full(status).is_some() {
         return false;
@@ -102,7 +104,7 @@ pub(crate) fn is_transient(status: &Status) -> bool {
         Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted => {
             true
         }
-        // A connection that breaks in the middle of a stream is told so.
+        // A status with a source was made on this side: the connection broke in mid-stream.
         Code::Internal | Code::Unknown => status.source().is_some(),
         Code::Ok
         | Code::Cancelled
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(of_mutation(&status).to_string(), full.to_string());
         assert!(matches!(of_mutation(&status), Error::Full { free: 17, wanted: 99, .. }));
         assert!(!is_transient(&status), "repeating at once is of no use");
-        // Nothing else is taken for it.
+        // No other status is taken for a full disk.
         for other in [Status::unavailable("gone"), Status::internal(full.to_string())] {
             assert!(matches!(of_mutation(&other), Error::Unknown { .. }), "{other:?}");
         }

@@ -1,4 +1,4 @@
-//! Opening a store behind the API, and its tables.
+//! Opens a store behind the API, and its tables.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -31,37 +31,38 @@ use crate::proto::admin::{
     ModifyColumnFamiliesRequest, Table,
 };
 
-/// Pages of one list.
+/// Most pages of a list.
 const PAGES_MAX: usize = 1000;
-/// How often a table is looked at while others create it, too.
+/// Most attempts to find a table complete, while others create it too.
 const LOOKS_MAX: usize = 4;
-/// Most reads that wait for others where the server does not take them in one request as they are.
+/// Number of waiting reads at which they are sent, if the server cannot combine all of them.
 const READS_MAX: usize = 1000;
 
 /// A store behind google.bigtable.v2: Cloud Bigtable, the server of this crate, or Google's
 /// emulator.
 ///
-/// Its futures run in the tokio runtime that it was opened in. Connections are warmed up when it is
-/// opened, and each is replaced before it is an hour old. For Cloud Bigtable credentials are found
-/// as Google's own clients find them: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, those
-/// of the user (`gcloud auth application-default login`), those of the machine.
+/// Its futures run in the tokio runtime that opened it. The client warms up each connection
+/// before use, and replaces it before it is an hour old. For Cloud Bigtable it finds
+/// credentials as Google's own clients do. It tries the file that
+/// `GOOGLE_APPLICATION_CREDENTIALS` names, then the user's credentials
+/// (`gcloud auth application-default login`), then those of the machine.
 ///
-/// It differs from stores in this process
-/// in four ways:
+/// It differs from stores in this process in four ways:
 ///
 /// * It has **no floor**: the API cannot compare one within a row operation. So
-///   [`raise_floor`](Store::raise_floor) is refused, and garbage collection of Percolator's waits
-///   for requests to [come to their end](Store::request_life_max) instead: with the deadline of 20
-///   s, no retention below 160 s.
-/// * It says that it has **no locality groups**, so that Percolator's notifications lie in tables
-///   of their own: Cloud Bigtable reads whole rows.
-/// * How durable an acknowledged mutation is, is the server's affair: `sync` of a request is not
-///   sent. Locality groups and their bounds are, too. Whether two processes describe them alike is
-///   not seen.
-/// * A predicate that is too long for one filter of the API (dozens of columns of one row with long
-///   names, hundreds with short ones) asks whole families where finding something leaves the row as
-///   it is: conflicts may then be found that are none. Elsewhere it is an
-///   [`InvalidRequest`](Error::InvalidRequest).
+///   [`raise_floor`](Store::raise_floor) returns an error. Percolator's garbage collection
+///   instead waits for requests to [come to their end](Store::request_life_max). With the
+///   default deadline of 20 s, no retention below 160 s is possible.
+/// * It reports **no locality groups**, because Cloud Bigtable reads whole rows. So Percolator
+///   keeps notifications in tables of their own.
+/// * The server decides how durable an acknowledged mutation is. The client sends only
+///   [`Syncing::MayBeLost`](bigtable::Syncing::MayBeLost), which only the server of this crate
+///   reads. The client does not send locality groups or their bounds, so it cannot detect that
+///   two processes describe them differently.
+/// * A predicate may be too long for one filter of the API. Dozens of columns of one row with
+///   long names are, or hundreds with short ones. If a match leaves the row unchanged, the
+///   client checks whole families, and may report a conflict where none exists. Otherwise it
+///   returns [`InvalidRequest`](Error::InvalidRequest).
 ///
 /// ```no_run
 /// use bigtable::Store;
@@ -76,26 +77,27 @@ pub struct GrpcStore {
     channels: Arc<Channels>,
     instance: String,
     app_profile: String,
-    /// What the server takes in one request.
+    /// How much the server takes in one request.
     limits: Limits,
-    /// How long conditional mutations and reads wait for others.
+    /// Time that conditional mutations and reads wait for others.
     batch_delay: Duration,
-    /// Those that wait, by table: all handles of one share them.
+    /// The waiting requests of each table, shared by all its handles.
     gathers: Mutex<BTreeMap<String, Gathers>>,
-    /// The runtime that it was opened in, which sends what has gathered.
+    /// The runtime that opened the store. It sends the gathered requests.
     runtime: Handle,
-    /// What tables were opened as. Locality groups are known here alone.
+    /// The schema of each open table. Only this process knows its locality groups.
     opened: Mutex<BTreeMap<String, TableSchema>>,
 }
 
 impl GrpcStore {
-    /// Connects to the instance, and checks how the application profile routes.
+    /// Connects to the instance, and checks the routing of the application profile.
     ///
     /// # Errors
-    /// `Unavailable` if nobody answers, or not as somebody of the cluster; `InvalidRequest` without
-    /// credentials, for plain text to another machine that was not allowed, and if the profile
-    /// routes to several clusters or refuses transactions: single-row transactions need one
-    /// cluster.
+    /// * `Unavailable` if no server answers, or its certificate is not one of the cluster.
+    /// * `InvalidRequest` without credentials, or for plain text to another machine that the
+    ///   options do not allow.
+    /// * `InvalidRequest` if the profile routes to several clusters or refuses single-row
+    ///   transactions, which need one cluster.
     pub async fn open(address: &Address, options: ClientOptions) -> Result<GrpcStore> {
         GrpcStore::open_by(Way::to(address, &options).await?, address, options).await
     }
@@ -122,7 +124,7 @@ impl GrpcStore {
             opened,
         };
         store.check_routing().await?;
-        // Google's own service has none.
+        // Google's own service has no extension.
         if batches && !store.channels.by_token() {
             let routing = routing(&[("name", &store.instance)])?;
             store.limits = batch::limits(&store.channels, &routing).await;
@@ -140,9 +142,9 @@ impl GrpcStore {
         });
         let profile = match answer.await {
             Ok(profile) => profile,
-            // Google's emulator has no profiles, and routes nowhere else.
+            // Google's emulator has no profiles, and only one place to route to.
             Err(status) if status.code() == Code::Unimplemented => return Ok(()),
-            // Whoever may not look at profiles may still use them.
+            // Credentials without the permission to read profiles may still use them.
             Err(status) if self.channels.by_token() && status.code() == Code::PermissionDenied => {
                 tracing::warn!(profile = name, "cannot see how this profile routes");
                 return Ok(());
@@ -183,7 +185,8 @@ impl GrpcStore {
         }
     }
 
-    /// Creates the table, or the families it lacks. Somebody else may do so at the same time.
+    /// Creates the table, or the families that it lacks. Another process may do so at the same
+    /// time.
     async fn complete(
         &self,
         id: &str,
@@ -230,8 +233,8 @@ impl GrpcStore {
         }
     }
 
-    /// Makes sure that the table is there, with these families, and that nobody collects garbage in
-    /// them.
+    /// Makes sure that the table exists with these families, and that no garbage collection
+    /// rule of the server applies to them.
     async fn prepare(&self, id: &str, schema: &TableSchema) -> Result<()> {
         let name = self.table_name(id);
         let routing = routing(&[("name", &name)])?;
@@ -257,10 +260,10 @@ fn is_aggregate(family: &ColumnFamily) -> bool {
     matches!(kind, Some(Kind::AggregateType(_)))
 }
 
-/// A table may have been made by somebody else, and for something else.
+/// Refuses families that were made for something else.
 ///
-/// A garbage collection rule would delete what Percolator still needs: a rule of age above all,
-/// because logical timestamps look like January 1970.
+/// A garbage collection rule would delete data that Percolator still needs. A rule by age is
+/// the worst: to it, logical timestamps are dates in January 1970.
 fn check_families<'a>(
     table: &str,
     families: &[String],
@@ -327,13 +330,13 @@ impl Store for GrpcStore {
         Ok(names)
     }
 
-    /// Cloud Bigtable reads whole rows; its API does not say of a server that it need not.
+    /// Cloud Bigtable reads whole rows, and the API does not say whether another server does.
     fn locality_groups(&self) -> bool {
         false
     }
 
-    /// The client gives a request up at its deadline, and so does the server, which counts from
-    /// when it came. Before it is sent it may have waited for others.
+    /// Twice the deadline: the client gives a request up at its deadline, and the server counts
+    /// the same deadline from the arrival. The delay for gathering comes before both.
     fn request_life_max(&self) -> Option<Duration> {
         let sent = 2 * self.channels.deadline();
         Some(match self.batch_delay {
@@ -361,10 +364,10 @@ impl Store for GrpcStore {
 }
 
 impl GrpcStore {
-    /// The bare requests of a table that was opened.
+    /// Returns the bare requests of an open table.
     ///
     /// # Errors
-    /// `InvalidRequest` if it was not.
+    /// `InvalidRequest` if the table is not open.
     pub fn bare_table(&self, name: &str) -> Result<BareTable> {
         let opened = locked(&self.opened);
         let schema = opened.get(name).ok_or_else(|| {
@@ -388,7 +391,7 @@ impl GrpcStore {
         })
     }
 
-    /// Where the requests for a table wait, if they do.
+    /// The queues in which requests of a table wait, if the options set a delay.
     fn gathers(&self, name: &str) -> Gathers {
         let delay = self.batch_delay;
         if delay.is_zero() {
@@ -404,17 +407,17 @@ impl GrpcStore {
         all.entry(name.to_owned()).or_insert_with(gathers).clone()
     }
 
-    /// How many requests this client has sent so far, each time that one was sent.
+    /// Number of requests that this client has sent so far, each attempt counted.
     pub fn requests_sent(&self) -> u64 {
         self.channels.requests_sent()
     }
 
-    /// How many of them read rows.
+    /// Number of those requests that read rows.
     pub fn reads_sent(&self) -> u64 {
         self.channels.reads_sent()
     }
 
-    /// Checks a schema against those that were opened before; `add`: and remembers it.
+    /// Checks a schema against those of the open tables. With `add`, records it too.
     fn remember(&self, name: &str, schema: &TableSchema, add: bool) -> Result<()> {
         let mut opened = locked(&self.opened);
         match opened.get(name) {

@@ -1,4 +1,4 @@
-//! The rows of a table behind the API: the trait [`Table`].
+//! Implements [`Table`]: the rows of a table behind the API.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,7 +19,7 @@ use super::wire::{GrpcTable, LIMITS, Part, wire_mutations, wire_range};
 use crate::proto::data::{MutateRowRequest, RowSet, SampleRowKeysRequest};
 use crate::syncing;
 
-/// Most samples that are taken for a table's tablets.
+/// Most sampled keys for a table's tablets.
 const TABLETS_MAX: usize = 1_000_000;
 
 #[async_trait]
@@ -51,7 +51,7 @@ impl Table for GrpcTable {
         };
         let mut found =
             self.rows(rows, &reading.filter).await.map_err(|status| of_read(&status))?;
-        // Where a row that was asked for more than once is among the results.
+        // The first result of each row, for rows that were requested more than once.
         let mut taken: BTreeMap<&RowKey, usize> = BTreeMap::new();
         let mut results: Vec<Row> = Vec::with_capacity(rows.len());
         for row in rows {
@@ -70,7 +70,7 @@ impl Table for GrpcTable {
         let nothing = Page { rows: Vec::new(), resume: None };
         let Some(reading) = filter::of_selection(select) else { return Ok(nothing) };
         let range = &range.clipped();
-        // An empty key is no bound to the API, and to us a key below all rows.
+        // To the API an empty key is no bound. Here it is a key below all rows.
         let ends_at_once = matches!(&range.end, Bound::Included(end) | Bound::Excluded(end) if end.as_bytes().is_empty());
         if range.is_empty() || ends_at_once {
             return Ok(nothing);
@@ -97,8 +97,9 @@ impl Table for GrpcTable {
             mutations,
             ..MutateRowRequest::default()
         };
-        // Mutations that name their times do the same again, so they may be repeated. Once one may
-        // have been applied, no later answer says that none was.
+        // These mutations name their times, so applying one twice is harmless and they may be
+        // repeated. Once an attempt may have been applied, no later answer proves that none
+        // was.
         let unknown = Mutex::new(None);
         let answer = repeat(self.channels.deadline(), || async {
             let mut request = self.channels.request(&self.routing, request.clone());
@@ -122,7 +123,8 @@ impl Table for GrpcTable {
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
         match &self.gathers.mutations {
-            // What may be lost goes alone: the others of its request may not.
+            // A mutation that may be lost goes alone, because the others of its request may not
+            // be.
             Some(gather) if request.sync != Syncing::MayBeLost => gather.send(self, request).await,
             _ => self.send_one(request).await,
         }
@@ -174,7 +176,7 @@ impl Table for GrpcTable {
 }
 
 impl GrpcTable {
-    /// One page of a range that is not empty.
+    /// Reads one page of a range that is not empty.
     async fn page(&self, range: &RowRange, reading: &Reading, limit: PageLimit) -> Result<Page> {
         let mut left = range.clone();
         let mut attempts = Attempts::default();
@@ -185,8 +187,8 @@ impl GrpcTable {
             let last = part.rows.last().map(|row| row.key.clone()).max(part.scanned.take());
             match outcome {
                 Ok(()) if !part.full => return Ok(Page { rows: part.rows, resume: None }),
-                // A server that breaks the rules of the stream may have left out rows, too: what
-                // came of it is thrown away, and the same range is read again.
+                // A server that breaks the rules of the stream may also have left out rows. So
+                // the client drops what arrived, and reads the same range again.
                 Err(status) if part.rows.is_empty() || is_broken(&status) => {
                     if let Some(last) = last.filter(|_| part.rows.is_empty()) {
                         left = left.after(last);
@@ -195,7 +197,7 @@ impl GrpcTable {
                         return Err(of_read(&status));
                     }
                 }
-                // What came is a page; the rest is for the next one.
+                // The rows that arrived are a page; the next page holds the rest.
                 Ok(()) | Err(_) => {
                     let rest = last.map(|last| left.after(last));
                     let resume = rest.filter(|rest| !rest.is_empty());

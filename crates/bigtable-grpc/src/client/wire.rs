@@ -1,4 +1,4 @@
-//! Requests of a table, in the form of the API, and their sending.
+//! Builds a table's requests in the form of the API, and sends them.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::proto::data::{
 };
 use crate::{syncing, time};
 
-/// Requests of one batch that are under way at the same time.
+/// Most requests of one batch in flight at a time.
 pub(super) const IN_FLIGHT_MAX: usize = 64;
 /// Most mutations that the API takes in one request.
 pub(super) const MUTATIONS_MAX: usize = 100_000;
-/// Largest request, in bytes. Every server of the API takes one with a cell of this size, and what
-/// stands around it.
+/// Largest request, in bytes. Every server of the API takes a cell of this size with its
+/// envelope.
 const REQUEST_BYTES_MAX: usize = 100 << 20;
-/// What the client sends.
+/// The limits of requests that the client sends.
 pub(super) const LIMITS: bigtable::Limits = bigtable::Limits {
     row_key_bytes_max: bigtable::ROW_KEY_BYTES_MAX,
     qualifier_bytes_max: bigtable::QUALIFIER_BYTES_MAX,
@@ -55,21 +55,21 @@ pub(crate) struct GrpcTable {
     pub(super) gathers: Gathers,
 }
 
-/// Where requests wait for others; `None` if they do not.
+/// The queues in which requests wait for others; `None` if they do not wait.
 #[derive(Debug, Clone)]
 pub(super) struct Gathers {
     pub(super) mutations: Option<Arc<Gather<ConditionalMutation>>>,
     pub(super) reads: Option<Arc<Gather<RowRead>>>,
 }
 
-/// What one sending of a read has brought.
+/// The result of one attempt at a read.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) rows: Vec<Row>,
     pub(super) bytes: usize,
-    /// The last row that the server has looked at, if it says so.
+    /// The last row that the server reports as scanned, if any.
     pub(super) scanned: Option<RowKey>,
-    /// Whether the page is full.
+    /// True if the page is full.
     pub(super) full: bool,
 }
 
@@ -95,7 +95,8 @@ impl GrpcTable {
         request: &ConditionalMutation,
     ) -> Result<CheckAndMutateRowRequest> {
         request.check(&self.schema)?;
-        // Of a predicate the filter's own length decides.
+        // The predicate's bound applies to the length of its filter, which `of_predicate`
+        // checks.
         LIMITS.check(RequestSize { predicate_bytes: 0, ..request.size() })?;
         let predicate = filter::of_predicate(&request.predicate, request.then.is_empty())?;
         Ok(CheckAndMutateRowRequest {
@@ -109,12 +110,13 @@ impl GrpcTable {
         })
     }
 
-    /// One row.
+    /// The set of one row.
     pub(super) fn one(key: &RowKey) -> RowSet {
         RowSet { row_keys: vec![key.to_bytes()], row_ranges: Vec::new() }
     }
 
-    /// Reads rows until the page is full or the stream ends; what came before an error is kept.
+    /// Reads rows until the page is full or the stream ends. Rows that arrive before an error
+    /// are kept.
     pub(super) async fn read(
         &self,
         rows: RowSet,
@@ -128,7 +130,8 @@ impl GrpcTable {
         let mut merger = Merger::new(false);
         let broken = |what: String| Status::data_loss(format!("the stream is broken: {what}"));
         loop {
-            // The deadline of the request ends with the first answer.
+            // tonic's deadline ends with the first message, so each further message has its
+            // own.
             let late = |_| Status::deadline_exceeded("the stream has stalled");
             let next = tokio::time::timeout(self.channels.deadline(), stream.message()).await;
             let Some(message) = next.map_err(late)?? else { break };
@@ -169,14 +172,15 @@ impl GrpcTable {
         }
     }
 
-    /// Whether the predicate holds of a request that changes nothing: the API takes none such.
+    /// Evaluates the predicate of a request that changes nothing. The API refuses such a
+    /// request, so this reads the row with the predicate as a filter.
     pub(super) async fn ask(&self, request: CheckAndMutateRowRequest) -> Result<bool> {
         let predicate = request.predicate_filter.unwrap_or_default();
         let row = self.row(&RowKey::from(request.row_key), predicate).await?;
         Ok(!row.cells.is_empty())
     }
 
-    /// What a filter leaves of a row.
+    /// Reads a row through a filter.
     pub(super) async fn row(&self, key: &RowKey, filter: RowFilter) -> Result<Row> {
         let answer = repeat(self.channels.deadline(), || async {
             let mut part = Part::default();
@@ -207,7 +211,7 @@ pub(super) fn wire_mutations(mutations: &[Mutation]) -> Vec<data::Mutation> {
     mutations.iter().filter_map(wire_mutation).collect()
 }
 
-/// A mutation; `None` if it does nothing.
+/// Translates a mutation; `None` if it changes nothing.
 fn wire_mutation(mutation: &Mutation) -> Option<data::Mutation> {
     let mutation = match mutation {
         Mutation::Set { family, qualifier, timestamp, value } => Wire::SetCell(SetCell {

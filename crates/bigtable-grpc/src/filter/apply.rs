@@ -1,7 +1,7 @@
-//! Applying a filter to the cells of one row.
+//! Applies a filter to the cells of one row.
 //!
 //! Cells come in the order of the API: family, qualifier, newest first. Every filter keeps that
-//! order; an interleave merges the outputs of its branches in it, with duplicates.
+//! order. An interleave merges the outputs of its branches in that order, and keeps duplicates.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use rand::Rng;
 
 use super::Filter;
 
-/// A cell, as clients see it.
+/// A cell in the form that clients see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) family: Arc<str>,
     pub(crate) qualifier: Bytes,
-    /// Microseconds.
+    /// In microseconds.
     pub(crate) micros: i64,
     pub(crate) value: Bytes,
     pub(crate) labels: Vec<Arc<str>>,
@@ -27,7 +27,7 @@ impl Cell {
     }
 }
 
-/// The cells that the filter lets pass.
+/// Returns the cells that pass the filter.
 pub(crate) fn apply(filter: &Filter, row: &[u8], cells: Vec<Cell>) -> Vec<Cell> {
     let mut sunk = Vec::new();
     let mut left = pass(filter, row, cells, &mut sunk);
@@ -38,7 +38,7 @@ pub(crate) fn apply(filter: &Filter, row: &[u8], cells: Vec<Cell>) -> Vec<Cell> 
     left
 }
 
-/// Stable, so that a branch that is named first comes first among equals.
+/// Sorts cells stably: of equal cells, the one from the branch that is named first comes first.
 fn sort(cells: &mut [Cell]) {
     cells.sort_by(|a, b| {
         let column = a.family.cmp(&b.family).then_with(|| a.qualifier.cmp(&b.qualifier));
@@ -108,7 +108,8 @@ fn limit_columns(cells: &mut Vec<Cell>, count: u32) {
     let mut kept: Vec<Cell> = Vec::with_capacity(cells.len());
     let mut of_column = 0;
     for cell in cells.drain(..) {
-        // The last one kept is of the column at hand, because every column keeps one at least.
+        // Every column keeps at least one cell, so the last kept cell belongs to the current
+        // column.
         let same = kept.last().is_some_and(|last| last.same_column(&cell));
         of_column = if same { of_column } else { 0 };
         if of_column < count {

@@ -1,11 +1,11 @@
-//! Row filters of the API: checked, compiled, applied to rows.
+//! Checks and compiles row filters of the API, and applies them to rows.
 //!
 //! ```text
 //!   RowFilter --compile--> Filter --apply--> the cells of one row that are left    (apply.rs)
 //!                             '----scope---> columns that any of them can come from (scope.rs)
 //! ```
 //!
-//! A filter comes from a client: its size and depth are bounded before it is looked into.
+//! A filter comes from a client, so its size and depth are checked before it is evaluated.
 
 mod apply;
 mod pattern;
@@ -26,14 +26,14 @@ pub(crate) use scope::{Scope, scopes};
 use crate::proto::data::row_filter::Filter as Wire;
 use crate::proto::data::{ColumnRange, RowFilter, ValueRange, column_range, value_range};
 
-/// Longest filter, in bytes as it is sent.
+/// Longest filter, in encoded bytes.
 pub(crate) const FILTER_BYTES_MAX: usize = 20_480;
-/// How deep chains, interleaves and conditions may nest.
+/// Greatest depth of nested chains, interleaves and conditions.
 const DEPTH_MAX: usize = 20;
-/// Longest label.
+/// Longest label, in bytes.
 const LABEL_BYTES_MAX: usize = 15;
 
-/// A filter that was checked.
+/// A checked filter.
 #[derive(Debug, Clone)]
 pub(crate) enum Filter {
     Chain(Vec<Filter>),
@@ -47,7 +47,7 @@ pub(crate) enum Filter {
     Pass,
     Block,
     RowKey(Pattern),
-    /// Lets a row pass with this probability.
+    /// Passes a row with this probability.
     Sample(f64),
     Family(Pattern),
     Qualifier(Pattern),
@@ -55,7 +55,8 @@ pub(crate) enum Filter {
         family: String,
         qualifiers: Interval,
     },
-    /// From the first time, included, to the second, excluded, in microseconds; 0 is no end.
+    /// Passes times from the first, included, to the second, excluded, in microseconds; 0 is no
+    /// end.
     Times(i64, i64),
     Value(Pattern),
     Values(Interval),
@@ -79,7 +80,7 @@ impl Interval {
         RangeBounds::<Bytes>::contains(&bounds, text)
     }
 
-    /// The only string in it, if it says so itself.
+    /// The only string in the interval, if both bounds are that string.
     pub(crate) fn only(&self) -> Option<&Bytes> {
         match (&self.start, &self.end) {
             (Bound::Included(start), Bound::Included(end)) if start == end => Some(start),
@@ -88,7 +89,8 @@ impl Interval {
     }
 }
 
-/// Checks and compiles a filter; the error says what is wrong with it. No filter passes everything.
+/// Checks and compiles a filter. The error says what is wrong with it. `None` passes
+/// everything.
 pub(crate) fn compile(filter: Option<&RowFilter>) -> Result<Filter, String> {
     let Some(filter) = filter else { return Ok(Filter::Pass) };
     let bytes = filter.encoded_len();

@@ -1,33 +1,34 @@
-//! Regular expressions of the API: RE2, on bytes, matching the whole text.
+//! Compiles regular expressions of the API: RE2, on bytes, matching the whole text.
 //!
-//! They are translated into the syntax of the crate `regex`, byte by byte: what is not ASCII
-//! becomes `\xNN`, so that a pattern of any bytes matches byte-wise, and everything that only one
-//! of the two languages gives a meaning to is written out.
+//! A pattern is translated byte by byte into the syntax of the crate `regex`. Bytes outside of
+//! ASCII become `\xNN`, so that any pattern matches bytes. Syntax that only one of the two
+//! languages knows is spelled out.
 
 use std::fmt::Write;
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::HirKind;
 
-/// Memory of one compiled pattern, as RE2 bounds it.
+/// Memory of one compiled pattern; RE2 has the same bound.
 const PROGRAM_BYTES_MAX: usize = 8 << 20;
-/// How deep groups may nest.
+/// Greatest depth of nested groups.
 const NEST_MAX: u32 = 200;
 
 /// A pattern that matches whole texts.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
-    /// Matches this text alone.
+    /// Matches exactly this text.
     Exact(Vec<u8>),
-    /// Any other.
+    /// Matches by a regular expression.
     Regex(Regex),
 }
 
 impl Pattern {
-    /// Compiles a pattern; the error says what is wrong with it.
+    /// Compiles a pattern. The error says what is wrong with it.
     pub(crate) fn new(pattern: &[u8]) -> Result<Self, String> {
         let text = translate(pattern)?;
-        // By itself first: `a)(b` must not be rescued by the group around it.
+        // The pattern is first parsed alone, so that the group added below cannot make `a)(b`
+        // valid.
         let parsed = regex_syntax::ParserBuilder::new()
             .unicode(false)
             .utf8(false)
@@ -48,7 +49,7 @@ impl Pattern {
         whole.map(Pattern::Regex).map_err(|error| error.to_string())
     }
 
-    /// Whether the whole text matches.
+    /// True if the whole text matches.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         match self {
             Pattern::Exact(exact) => exact == text,
@@ -57,7 +58,7 @@ impl Pattern {
     }
 }
 
-/// A pattern that is being read.
+/// The rest of a pattern, and its translation so far.
 struct Source<'a> {
     left: &'a [u8],
     out: String,
@@ -99,7 +100,7 @@ impl Source<'_> {
         if byte.is_ascii_graphic() { self.out.push(char::from(byte)) } else { self.literal(byte) }
     }
 
-    /// What follows a backslash.
+    /// Translates the text after a backslash.
     fn escape(&mut self, in_class: bool) -> Result<(), String> {
         let byte = self.take().ok_or("it ends with a backslash")?;
         match byte {
@@ -170,7 +171,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// A class of bytes, whose bracket was taken.
+    /// Translates a class of bytes, after its opening bracket.
     fn class(&mut self) -> Result<(), String> {
         const OPEN: &str = "a class without its closing bracket";
         self.out.push('[');

@@ -1,23 +1,24 @@
-//! What a filter can want of a row, so that the rest need not be read.
+//! Derives the part of a row that a filter can pass, so that the server need not read the rest.
 //!
-//! Invariant: applied to the cells that its scopes cover, a filter passes exactly the cells that it
-//! passes of the whole row. Scopes may cover more than a filter passes, never less.
+//! Invariant: applied to the cells that its scopes cover, a filter passes exactly the cells
+//! that it passes of the whole row. Scopes may cover more cells than the filter passes, never
+//! fewer.
 
 use bigtable::{Bytes, TimeRange};
 
 use super::{Filter, Pattern};
 use crate::time;
 
-/// Some cells of a row: those that meet all of this.
+/// Cells of a row that satisfy all of these conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scope {
-    /// Of this family; `None` for any.
+    /// The family; `None` for any.
     pub(crate) family: Option<String>,
-    /// Of this qualifier; `None` for any.
+    /// The qualifier; `None` for any.
     pub(crate) qualifier: Option<Bytes>,
-    /// In these times.
+    /// The range of times.
     pub(crate) time: TimeRange,
-    /// Of each column the newest so many in these times.
+    /// The number of newest versions of each column within these times.
     pub(crate) versions_max: u32,
 }
 
@@ -53,8 +54,8 @@ impl Scope {
         self.time.from <= self.time.to
     }
 
-    /// Narrows to what `inner` covers, too; `countable` says whether nothing but columns and times
-    /// has been chosen so far, so that the newest versions are still the newest.
+    /// Narrows this scope to what `inner` also covers. `countable` says that only columns and
+    /// times have been chosen so far, so that the newest versions are still the newest.
     fn narrow(&self, inner: &Scope, countable: bool) -> Option<Scope> {
         let mut scope = self.clone();
         let sound = inner.family.as_ref().is_none_or(|family| scope.narrow_family(family))
@@ -67,7 +68,7 @@ impl Scope {
     }
 }
 
-/// The scopes that cover what the filter can want; none if it passes nothing.
+/// The scopes that cover every cell the filter can pass; none if it passes nothing.
 pub(crate) fn scopes(filter: &Filter) -> Vec<Scope> {
     match filter {
         Filter::Chain(filters) => chain(filters),
@@ -92,7 +93,7 @@ fn chain(filters: &[Filter]) -> Vec<Scope> {
             }
             Filter::Times(start, end) => scope.narrow_time(time::range(*start, *end)),
             Filter::Block => false,
-            // They pass or drop whole rows or columns, or change what passes.
+            // These pass or drop whole rows or columns, or change cells without dropping any.
             Filter::Pass
             | Filter::RowKey(_)
             | Filter::Sample(_)
@@ -110,7 +111,8 @@ fn chain(filters: &[Filter]) -> Vec<Scope> {
                 }
                 return vec![scope];
             }
-            // From here on it matters what else there is.
+            // The effect of these and of later filters depends on all cells, so nothing narrows
+            // from here.
             Filter::RowOffset(_) | Filter::RowLimit(_) | Filter::Sink => return vec![scope],
             Filter::Chain(inner) => return narrowed(&scope, countable, chain(inner)),
             Filter::Interleave(branches) => {

@@ -1,4 +1,4 @@
-//! Scopes against filters: what is not read must not matter.
+//! Tests that the cells outside of a filter's scopes do not change its output.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::time;
 
 const TIMES: i64 = 4;
 
-/// A row with every family, qualifier and time, and equal values here and there.
+/// A row with every family, qualifier and time, and some equal values.
 fn row() -> Vec<Cell> {
     let mut cells = Vec::new();
     for family in ["a", "b"] {
@@ -26,7 +26,7 @@ fn row() -> Vec<Cell> {
     cells
 }
 
-/// The cells that some scope covers.
+/// The cells that at least one scope covers.
 fn covered(scopes: &[Scope]) -> Vec<Cell> {
     let mut cells = row();
     let seen = |cell: &Cell, scope: &Scope| {

@@ -1,4 +1,4 @@
-//! CheckAndMutateRow: a filter decides which mutations apply.
+//! Implements CheckAndMutateRow: a filter decides which mutations apply.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use super::{layout, limits};
 use crate::filter::{self, Filter};
 use crate::proto::data::{CheckAndMutateRowRequest, Mutation, RowFilter};
 
-/// What an edit found out, for the caller who waits for it.
+/// Carries an edit's result to the caller that waits for the edit.
 #[derive(Debug)]
 pub(crate) struct Finding<T>(Arc<Mutex<Option<T>>>);
 
@@ -35,14 +35,14 @@ impl<T> Finding<T> {
         *locked(&self.0) = Some(found);
     }
 
-    /// What was found by an edit that was applied.
+    /// Returns the result of an applied edit.
     pub(crate) fn take(&self) -> Result<T, Status> {
         let found = locked(&self.0).take();
         found.ok_or_else(|| Status::internal("the edit was applied without a decision"))
     }
 }
 
-/// A conditional mutation of one row, as the API has it.
+/// A conditional mutation of one row, in the form of the API.
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) row_key: Bytes,
@@ -52,14 +52,13 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// How many mutations it has, in both branches.
+    /// Number of mutations in both branches.
     pub(crate) fn mutations(&self) -> usize {
         self.then.len() + self.otherwise.len()
     }
 
-    /// Checks it as far as that can be done without the row, and makes an edit of it. The edit
-    /// finds out whether the predicate matched, or what is wrong with the mutations that would
-    /// apply.
+    /// Checks everything that does not need the row, and builds an edit. The edit reports
+    /// whether the predicate matched, or the error of the mutations that would apply.
     pub(crate) fn edit(
         self,
         schema: &Arc<Schema>,
@@ -68,7 +67,7 @@ impl Condition {
         limits::check_mutations(self.mutations())?;
         let compiled = filter::compile(self.predicate.as_ref());
         let predicate = compiled.map_err(Status::invalid_argument)?;
-        // Only the mutations that would apply need be right.
+        // Only the branch that applies must be valid.
         let then = Changes::new(schema, &self.then);
         let other = Changes::new(schema, &self.otherwise);
         let selects = |changes: &Result<Changes, Status>| {
@@ -99,7 +98,7 @@ impl Condition {
     }
 }
 
-/// Answers CheckAndMutateRow: whether the predicate matched.
+/// Answers CheckAndMutateRow: true if the predicate matched.
 pub(crate) async fn row(
     tables: &Tables,
     request: CheckAndMutateRowRequest,

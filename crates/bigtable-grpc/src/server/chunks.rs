@@ -1,9 +1,10 @@
-//! Rows as they are streamed: cells cut into chunks, chunks packed into messages.
+//! Packs rows for a stream: it cuts cells into chunks, and packs chunks into messages.
 //!
-//! A message ends between two rows if it can, else between two cells; and each message begins with
-//! the row's key unless it goes on with a cell. The API does not ask for this, but Google's data
-//! client for Python takes a message that begins without a key for one of another row, once it has
-//! seen a row. So it cannot read a cell beyond a message's size behind another row.
+//! A message ends between two rows if possible, otherwise between two cells. Each message
+//! begins with the row's key, unless it continues a cell. The API does not demand the key, but
+//! Google's data client for Python does. Once it has seen a row, it takes a message without a key
+//! for a part of another row. So it cannot read a cell larger than a message if another row comes
+//! first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use crate::proto::data::read_rows_response::cell_chunk::RowStatus;
 
 /// Longer values are cut into pieces of this size.
 const PIECE_BYTES_MAX: usize = 1 << 20;
-/// A message ends before it would grow beyond this. Clients take 4 MiB by default.
+/// Most bytes of a message. Clients accept 4 MiB by default.
 pub(super) const MESSAGE_BYTES_MAX: usize = (4 << 20) - (256 << 10);
-/// A message of so much is sent without waiting for more rows.
+/// A message of this size is sent without waiting for more rows.
 const MESSAGE_BYTES_ENOUGH: usize = 1 << 20;
-/// What a chunk costs besides names and value, roughly.
+/// Approximate bytes of a chunk without names and value.
 const CHUNK_BYTES: usize = 32;
 
-/// Messages that wait to be sent. Values are shared with the cells, not copied.
+/// Messages that wait to be sent. They share values with the cells, without a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
     full: VecDeque<ReadRowsResponse>,
@@ -59,14 +60,14 @@ impl Packer {
         }
     }
 
-    /// Begins a new message for what fits into one, but no more into this one.
+    /// Begins a new message if the bytes would fit into one, but not into the rest of this one.
     fn make_room(&mut self, bytes: usize) {
         if self.open_bytes + bytes > MESSAGE_BYTES_MAX && bytes <= MESSAGE_BYTES_MAX {
             self.flush();
         }
     }
 
-    /// Says which row was looked at last, if nothing was sent since.
+    /// Reports the last scanned row, unless a message is being filled.
     pub(crate) fn scanned(&mut self, key: Bytes) {
         if self.open.is_empty() {
             let last_scanned_row_key = key;
@@ -74,7 +75,7 @@ impl Packer {
         }
     }
 
-    /// The next message; a last one that is not full only when `rest` is asked for.
+    /// Returns the next full message; with `rest`, also a last one that is not full.
     pub(crate) fn next(&mut self, rest: bool) -> Option<ReadRowsResponse> {
         if self.full.is_empty() && rest {
             self.flush();
@@ -88,7 +89,7 @@ impl Packer {
             let piece = value.split_to(value.len().min(PIECE_BYTES_MAX));
             let ends_cell = value.is_empty();
             chunk.value = piece;
-            // A cell has at most 100 MiB.
+            // A cell has at most 100 MiB, so its length fits.
             chunk.value_size = if ends_cell { 0 } else { i32::try_from(total).unwrap_or(i32::MAX) };
             chunk.row_status = (ends_cell && ends_row).then_some(RowStatus::CommitRow(true));
             self.push(std::mem::take(&mut chunk));
@@ -119,7 +120,7 @@ impl Packer {
     }
 }
 
-/// What a cell takes in a message, at most.
+/// Upper bound on a cell's bytes in a message.
 fn size(cell: &Cell) -> usize {
     let pieces = cell.value.len() / PIECE_BYTES_MAX + 1;
     let labels: usize = cell.labels.iter().map(|label| label.len() + 2).sum();

@@ -1,8 +1,8 @@
-//! What the server says while its store takes no writes: a line in the log, and NOT_SERVING to
-//! whoever asks for its health.
+//! Reports that the store takes no writes: by a line in the log, and by NOT_SERVING to health
+//! checks.
 //!
-//! The store notices by itself when it stops taking writes. That it may write again nobody may
-//! notice, because clients stay away from a server that does not serve; so the server looks for
+//! The store notices by itself when it stops taking writes. It would not notice that it can
+//! write again, because clients avoid a server that does not serve. So the server checks for
 //! that.
 
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tonic_health::server::HealthReporter;
 use super::data::Data;
 use crate::proto::data::bigtable_server::BigtableServer;
 
-/// How often the server looks whether its store takes writes again.
+/// Interval at which the server checks whether the store takes writes again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often the log says that it still does not.
+/// Interval at which the log repeats that the store takes no writes.
 const REMIND_EVERY: Duration = Duration::from_secs(600);
 
-/// Follows the condition of the store. Returns why the store has halted, if it has.
+/// Follows the condition of the store until it halts, and returns the reason.
 pub(crate) async fn follow(store: Arc<FjallStore>, health: HealthReporter) -> String {
     loop {
         health.set_serving::<BigtableServer<Data>>().await;
@@ -54,11 +54,11 @@ async fn wait_for_writes(store: &Arc<FjallStore>, mut condition: Condition) -> C
     condition
 }
 
-/// Looks at the disk; the store may have to be opened anew for that, which blocks.
+/// Checks the disk. The store may have to reopen its files for that, which blocks the thread.
 async fn look(store: &Arc<FjallStore>) -> Condition {
     let looking = store.clone();
     let looked = tokio::task::spawn_blocking(move || looking.condition()).await;
-    // The runtime ends.
+    // The runtime ends, so the answer no longer matters.
     looked.unwrap_or(Condition::Writable)
 }
 

@@ -1,5 +1,5 @@
-//! The service google.bigtable.v2.Bigtable. What it lacks answers UNIMPLEMENTED: SQL queries,
-//! change streams, authorized and materialized views.
+//! Implements the service google.bigtable.v2.Bigtable. The parts that it lacks answer
+//! UNIMPLEMENTED: SQL queries, change streams, authorized and materialized views.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::proto::data::{
 };
 use crate::syncing;
 
-/// Entries of one message of MutateRows.
+/// Most entries in one message of MutateRows.
 const ENTRIES_MAX: usize = 10_000;
-/// The header with what a client understands.
+/// The header with the features that a client understands.
 const FEATURES: &str = "bigtable-features";
 
 /// The service.
@@ -131,7 +131,7 @@ fn no_view(name: &str) -> Result<(), Status> {
     Err(Status::unimplemented(format!("view {name}: this server has no views, name a table")))
 }
 
-/// What the client understands, as far as it says so.
+/// The features that the client reports; none if the header is missing or damaged.
 fn features<T>(request: &Request<T>) -> FeatureFlags {
     let header = request.metadata().get(FEATURES).and_then(|value| value.to_str().ok());
     let decoded = header.and_then(|text| {

@@ -1,8 +1,9 @@
-//! Until when a request may be applied.
+//! Computes the time until which a request may be applied.
 //!
-//! A client that has no answer at its deadline takes it that the request will not be applied much
-//! later: garbage collection without a floor relies on it. So what waits in the engine's queue
-//! while the process stands still, or the disk does, is looked at again when its turn comes.
+//! A client without an answer at its deadline assumes that the request will not be applied much
+//! later. Garbage collection without a floor relies on that. A request may wait in the engine's
+//! queue while the process or the disk stands still. So the engine checks the deadline again
+//! when the request's turn comes.
 
 use std::time::Duration;
 
@@ -10,22 +11,22 @@ use bigtable_fjall::RowEdit;
 use cluster_net::{Came, Moment};
 use tonic::Request;
 
-/// The header with the time that a client gives a request.
+/// The header with the time that a client allows for a request.
 const TIMEOUT: &str = "grpc-timeout";
 
-/// Until when a request may be applied: for ever, if its client does not say.
+/// The time until which a request may be applied; unlimited if its client names none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Deadline(Option<Moment>);
 
 impl Deadline {
-    /// That of a request, counted from when its headers came.
+    /// The deadline of a request, counted from the arrival of its headers.
     pub(crate) fn of<T>(request: &Request<T>) -> Self {
         let came = request.extensions().get::<Came>().map_or_else(Moment::now, |came| came.0);
         let header = request.metadata().get(TIMEOUT).and_then(|value| value.to_str().ok());
         Deadline(header.and_then(timeout).map(|timeout| came.later(timeout)))
     }
 
-    /// The edit with this deadline.
+    /// Gives an edit this deadline.
     pub(crate) fn of_edit(self, edit: RowEdit) -> RowEdit {
         match self.0 {
             Some(until) => edit.unless(move || until.is_over()),
@@ -34,7 +35,7 @@ impl Deadline {
     }
 }
 
-/// A time as gRPC writes it: up to eight digits and a unit.
+/// Parses a duration of gRPC: up to eight digits and a unit.
 fn timeout(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let digits = text.strip_suffix(unit)?;

@@ -1,7 +1,9 @@
-//! The service percolator.bigtable.v1.Extension: what this server offers beside Google's API.
+//! Implements the service percolator.bigtable.v1.Extension: this server's additions to Google's
+//! API.
 //!
-//! Several CheckAndMutateRow in one request, and several reads (`read_each.rs`; paper section 2.5).
-//! Each row's is as in a request of its own: the same limits, the same checks, its own outcome.
+//! It takes several CheckAndMutateRow in one request, and several reads (`read_each.rs`; paper
+//! section 2.5). Each row is handled as in a request of its own: the same limits, the same
+//! checks, its own outcome.
 
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ use crate::proto::extension::{
     ReadEachRowRequest, ReadEachRowResponse,
 };
 
-/// Most entries of one request. They are committed together, as far as they fit.
+/// Most entries of one request. The engine commits together as many as fit.
 pub(crate) const ENTRIES_MAX: usize = 1000;
 
 /// The service.

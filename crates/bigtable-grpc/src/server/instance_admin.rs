@@ -1,5 +1,6 @@
-//! The service google.bigtable.admin.v2.BigtableInstanceAdmin, as far as clients ask it before they
-//! use a table: every instance is there, with one cluster and one application profile.
+//! Implements the parts of google.bigtable.admin.v2.BigtableInstanceAdmin that clients call
+//! before they use a table. Every instance exists, with one cluster and one application
+//! profile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use crate::proto::admin::{
 use crate::proto::longrunning::operations_server::Operations as OperationsService;
 use crate::proto::longrunning::{GetOperationRequest, Operation};
 
-/// The cluster of every instance.
+/// The only cluster of every instance.
 pub(crate) const CLUSTER: &str = "local";
-/// The application profile of every instance.
+/// The only application profile of every instance.
 const PROFILE: &str = "default";
 
 /// The service.
@@ -44,7 +45,7 @@ impl BigtableInstanceAdmin for InstanceAdmin {
     ) -> Result<Response<ListInstancesResponse>, Status> {
         let project = request.into_inner().parent;
         names::check_project(&project)?;
-        // Those that have tables: of the others there is no trace.
+        // Lists the instances with tables; the server keeps no record of others.
         let schemas = self.0.schemas(&format!("{project}/instances/")).await;
         let instance = |name: &str| {
             names::below_instance(name, "tables").ok().map(|(instance, _)| instance.to_owned())
@@ -131,8 +132,8 @@ fn describe_profile(instance: &str) -> AppProfile {
     }
 }
 
-/// The service google.longrunning.Operations: whatever takes long elsewhere is done here when it is
-/// answered, so there is never an operation to ask for.
+/// The service google.longrunning.Operations. This server finishes every operation before it
+/// answers, so there is none to look up.
 #[derive(Debug)]
 pub(crate) struct Operations;
 

@@ -1,14 +1,14 @@
-//! How tables of the API lie in the engine.
+//! Maps tables of the API to tables of the engine.
 //!
-//! The engine's tables have a fixed set of families, in locality groups; tables of the API have
-//! families that come and go. So each family of the API has a number that is never used again, its
-//! cells lie in one of the engine's families, and the engine's qualifier is the number (four bytes,
-//! big-endian) and the qualifier. Dropping a family is forgetting its number; its cells are removed
-//! afterwards, and nobody can meet them meanwhile.
+//! The engine's tables have fixed families, in locality groups. Families of the API come and
+//! go. So each family of the API has a number that is never reused, and its cells lie in one of
+//! the engine's families. The engine's qualifier is the number (four bytes, big-endian) and the
+//! API's qualifier. To drop a family, the server forgets its number; from then on no reader
+//! sees its cells. The server removes them afterwards.
 //!
-//! Which of the engine's families: the names that Percolator uses get the locality groups that its
-//! protocol wants (paper section 2.2: locks and notifications in memory); all others lie together.
-//! An in-memory group spills what is beyond its bound to disk, so no name is a limit to anybody.
+//! Family names that Percolator uses get the locality groups that its protocol needs (paper
+//! section 2.2: locks and notifications in memory). All other families share one. An in-memory
+//! group spills to disk beyond its bound, so a name restricts nobody.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use super::schema::{FamilyRecord, Schema};
 use crate::filter::{Cell, Scope};
 use crate::time;
 
-/// Most cells in memory of each group there.
+/// Most cells in memory for each in-memory group.
 const CELLS_IN_MEMORY_MAX: usize = 1_000_000;
 /// Bytes of a family's number.
 const NUMBER_BYTES: usize = 4;
-/// Columns that one read names one by one; beyond, it reads whole families.
+/// Most columns that one read names individually. Beyond, it reads whole families.
 const COLUMNS_MAX: usize = 512;
 
 const PLAIN: Family = Family::from_static("plain");
@@ -46,7 +46,8 @@ pub(crate) fn engine_schema() -> TableSchema {
             }
             _ => Layout::Versions,
         };
-        // A store that Percolator uses by itself has groups of its own names.
+        // A prefix, because Percolator may use the same store directly, with groups of its own
+        // names.
         let name = format!("api_{family}");
         LocalityGroup { name, families: vec![FamilySchema { family }], layout }
     };
@@ -58,7 +59,7 @@ pub(crate) fn engine_family(name: &str) -> Family {
     FAMILIES.into_iter().find(|family| family.as_str() == name).unwrap_or(PLAIN)
 }
 
-/// Whether deleting all versions of a column at once is cheaper than one by one.
+/// True if deleting all versions of a column at once is cheaper than one by one.
 pub(crate) fn deletes_whole_columns(family: &Family) -> bool {
     *family == WRITE
 }
@@ -71,19 +72,20 @@ pub(crate) fn engine_qualifier(family: &FamilyRecord, qualifier: &[u8]) -> Bytes
     coded.into()
 }
 
-/// The number of the family, and the qualifier, of an engine's qualifier.
+/// Splits an engine's qualifier into the family's number and the API's qualifier.
 pub(crate) fn split_qualifier(coded: &Bytes) -> Option<(u32, Bytes)> {
     let number = coded.first_chunk::<NUMBER_BYTES>()?;
     Some((u32::from_be_bytes(*number), coded.slice(NUMBER_BYTES..)))
 }
 
-/// Every cell of a row.
+/// Selects every cell of a row.
 pub(crate) fn everything() -> Selection {
     let all = |select: Selection, f: Family| select.family(f, TimeRange::ALL, u32::MAX);
     FAMILIES.into_iter().fold(Selection::default(), all)
 }
 
-/// The cells of a row of the engine, as clients see them. Those of dropped families are left out.
+/// Converts a row of the engine to the cells that clients see, without those of dropped
+/// families.
 pub(crate) fn cells(schema: &Schema, row: Row) -> Vec<Cell> {
     let mut cells = Vec::with_capacity(row.cells.len());
     let mut last: Option<(u32, Option<Arc<str>>)> = None;
@@ -101,12 +103,12 @@ pub(crate) fn cells(schema: &Schema, row: Row) -> Vec<Cell> {
             labels: Vec::new(),
         });
     }
-    // The engine sorts by number.
+    // The engine sorts by number; the API sorts by name.
     cells.sort_by(|a, b| a.family.cmp(&b.family));
     cells
 }
 
-/// What to read of the engine to have the cells in these scopes.
+/// Selects from the engine the cells that these scopes cover.
 pub(crate) fn selection(schema: &Schema, scopes: &[Scope]) -> Selection {
     let mut wanted = Vec::new();
     for scope in scopes {
@@ -126,16 +128,17 @@ pub(crate) fn selection(schema: &Schema, scopes: &[Scope]) -> Selection {
     select(wanted)
 }
 
-/// A part of what is to be read: a column, or all of an engine's family.
+/// A part of a selection: a column, or a whole family of the engine.
 struct Wanted<'a> {
     engine: Family,
     qualifier: Option<Bytes>,
     scope: &'a Scope,
 }
 
-/// No cell may be selected twice: one entry for each column, none beside that of a whole family.
+/// Merges the parts so that no cell is selected twice: one entry for each column, and none
+/// beside the entry of its whole family.
 fn select(mut wanted: Vec<Wanted<'_>>) -> Selection {
-    // Whole families sort first.
+    // A whole family sorts before its columns.
     wanted.sort_by(|a, b| (&a.engine, &a.qualifier).cmp(&(&b.engine, &b.qualifier)));
     let mut selection = Selection::default();
     for Wanted { engine, qualifier, scope } in wanted {

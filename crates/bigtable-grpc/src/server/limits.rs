@@ -1,4 +1,4 @@
-//! The limits of the API, as Google's service has them, and the bounds of this server.
+//! Checks the limits of Google's service, and the bounds of this server.
 
 use tonic::Status;
 
@@ -10,17 +10,17 @@ pub(crate) const VALUE_BYTES_MAX: usize = 100 << 20;
 pub(crate) const MUTATIONS_MAX: usize = 100_000;
 /// Longest family name.
 pub(crate) const FAMILY_BYTES_MAX: usize = 64;
-/// Longest garbage collection rule, in bytes as it is sent.
+/// Longest garbage collection rule, in encoded bytes.
 pub(crate) const GC_RULE_BYTES_MAX: usize = 500;
 /// Most families of one table. (Google recommends at most 100.)
 pub(crate) const FAMILIES_MAX: usize = 1000;
-/// Most tables of this server. (As many as an instance of Google's has.)
+/// Most tables of this server; an instance of Google's has the same bound.
 pub(crate) const TABLES_MAX: usize = 1000;
-/// Most split points that a table is created with.
+/// Most split points of a new table.
 pub(crate) const SPLITS_MAX: usize = 100;
-/// Largest request that is decoded: one with a cell of the largest size fits.
+/// Largest request that the server decodes. A cell of the largest size fits.
 pub(crate) const REQUEST_BYTES_MAX: usize = VALUE_BYTES_MAX + (8 << 20);
-/// Most bytes of all requests that have not arrived whole.
+/// Most bytes of all requests that have not arrived completely.
 pub(crate) const ARRIVING_BYTES_MAX: usize = 1 << 30;
 /// Most keys and ranges of one read.
 pub(crate) const ROW_SET_MAX: usize = 100_000;

@@ -1,4 +1,4 @@
-//! A durable server of google.bigtable.v2 on one machine, over the embedded engine.
+//! Implements a durable server of google.bigtable.v2 on one machine, over the embedded engine.
 //!
 //! ```text
 //!   data.rs            ReadRows (read_rows, row_set, chunks)   SampleRowKeys (sample)
@@ -8,7 +8,7 @@
 //!                      several reads (read_each)
 //!   table_admin.rs     tables and families      instance_admin.rs   the instance, static
 //!        |
-//!   tables.rs          which tables there are, their schemas (schema.rs), durable
+//!   tables.rs          the tables and their schemas (schema.rs), durable
 //!        |
 //!   condition.rs       log and health while the store takes no writes
 //!        |
@@ -17,13 +17,16 @@
 //!   bigtable-fjall     rows, latches, durability
 //! ```
 //!
-//! Invariants: a request that fails has changed nothing; an acknowledged one is durable to the
-//! store's level. Limits are checked before anything is allocated by them. What the server does not
-//! do answers UNIMPLEMENTED.
+//! Invariants: a failed request has changed nothing, and an acknowledged one is durable to the
+//! store's level. The server checks a limit before it allocates memory for a request. Parts of
+//! the API that it lacks answer UNIMPLEMENTED.
 //!
-//! Not here: garbage collection by age or number of versions (rules are kept and shown),
-//! replication, access control by table (whoever may connect may do everything), and times of cells
-//! beyond the year 287,396.
+//! The server lacks:
+//!
+//! * Garbage collection by age or number of versions. It keeps and shows rules only.
+//! * Replication.
+//! * Access control by table. Every client that may connect may do everything.
+//! * Times of cells beyond the year 287,396.
 
 mod check;
 mod chunks;
@@ -66,19 +69,20 @@ use crate::proto::longrunning::operations_server::OperationsServer;
 use data::Data;
 use tables::Tables;
 
-/// Requests of one connection that are worked on at the same time.
+/// Most requests of one connection that the server works on at a time.
 const CONNECTION_REQUESTS_MAX: usize = 256;
-/// Streams of one connection.
+/// Most streams of one connection.
 const CONNECTION_STREAMS_MAX: u32 = 1024;
-/// A connection that is silent for so long is asked whether it is still there.
+/// Time of silence after which the server pings a client.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// How long a request may take to arrive whole.
+/// Longest time for a request to arrive completely.
 const ARRIVAL: Duration = Duration::from_secs(60);
-/// Whom a server with certificates serves: clients, and oracles, whose record is in a table.
+/// The peers that a server with certificates serves: clients, and oracles, which keep a record
+/// in a table.
 const SERVED: [Role; 2] = [Role::Client, Role::Oracle];
 
-/// How a server listens.
+/// The options of a listening server.
 ///
 /// ```
 /// let options = bigtable_grpc::ServeOptions::default();
@@ -86,14 +90,15 @@ const SERVED: [Role; 2] = [Role::Client, Role::Oracle];
 /// ```
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// Certificates that both sides must show, the server's for `table.percolator.internal`, those
-    /// of clients for `client.percolator.internal` or `oracle.percolator.internal`; plain text
-    /// without. Default: `None`.
+    /// Certificates for mutual TLS. The server's must name `table.percolator.internal`, a
+    /// client's `client.percolator.internal` or `oracle.percolator.internal`. `None` means
+    /// plain text. Default: `None`.
     pub tls: Option<Tls>,
-    /// Allows plain text on an address that other machines can reach: to whoever reaches it, too.
-    /// Default: `false`.
+    /// Allows plain text on an address that other machines can reach. Every program that
+    /// reaches it may then use the server. Default: `false`.
     pub plaintext_beyond_loopback: bool,
-    /// Most connections at a time; others are closed at once. Default: 1,000 connections.
+    /// Most connections at a time. The server closes further ones at once. Default: 1,000
+    /// connections.
     pub connections_max: usize,
 }
 
@@ -103,7 +108,7 @@ impl Default for ServeOptions {
     }
 }
 
-/// The server, with its tables open.
+/// The server with its open tables.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -120,41 +125,41 @@ impl Default for ServeOptions {
 #[derive(Debug)]
 pub struct Server {
     tables: Arc<Tables>,
-    /// How long nobody is answered once it serves.
+    /// Time after the start during which the server answers nothing.
     silence: Duration,
 }
 
 impl Server {
-    /// Opens the store in `dir`, creating it if it is not there.
+    /// Opens the store in `dir`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// [`bigtable::Error::InUse`] if another process has the directory open, and
-    /// [`bigtable::Error::Files`] if it cannot be used; it says what to do. Removing
-    /// what an interrupted deletion left behind may fail as any mutation may.
+    /// * [`bigtable::Error::InUse`] if another process has the directory open.
+    /// * [`bigtable::Error::Files`] if the files cannot be used. The message says what to do.
+    /// * An error of a mutation, from removing the rest of an interrupted deletion.
     pub async fn open(dir: impl AsRef<Path>, options: Options) -> bigtable::Result<Server> {
         Server::over(FjallStore::open(dir, options)?).await
     }
 
-    /// Takes over a store that is open.
+    /// Serves a store that is already open.
     ///
     /// # Errors
-    /// Those of reading its catalog; removing what an interrupted deletion left behind may fail as
-    /// any mutation may.
+    /// Reading the catalog may fail. Removing the rest of an interrupted deletion may fail as
+    /// any mutation does.
     pub async fn over(store: FjallStore) -> bigtable::Result<Server> {
         let silence = if store.restarted() { Syncing::SILENCE } else { Duration::ZERO };
         Ok(Server { tables: Arc::new(Tables::open(store).await?), silence })
     }
 
-    /// The full names of its tables, sorted: `projects/P/instances/I/tables/T`.
+    /// The full names of the server's tables, sorted: `projects/P/instances/I/tables/T`.
     pub async fn table_names(&self) -> Vec<String> {
         let schemas = self.tables.schemas("").await;
         schemas.iter().map(|schema| schema.record.name.clone()).collect()
     }
 
-    /// Serves in plain text on this machine, as [`serve_with`](Server::serve_with) does.
+    /// Serves in plain text on this machine, like [`serve_with`](Server::serve_with).
     ///
     /// # Errors
-    /// Those of [`serve_with`](Server::serve_with).
+    /// The same as for [`serve_with`](Server::serve_with).
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -163,17 +168,22 @@ impl Server {
         self.serve_with(listener, ServeOptions::default(), stop).await
     }
 
-    /// Serves until `stop` completes; then takes no more requests, finishes those that run, and
-    /// returns. Answers nothing for 2.4 seconds if the machine was started again since the store
-    /// left changes unsynced, so that no lease holds any more whose renewal may be lost. A server
-    /// that ends before that is silent again when it starts. A client that does not take its
-    /// answers may hold it up: whoever must end in time drops the future.
+    /// Serves until `stop` completes. Then it takes no more requests, finishes those that run,
+    /// and returns. A client that does not read its answers may delay the end. If you need to
+    /// end in time, drop the future.
+    ///
+    /// The server may first answer nothing for 2.4 seconds: if the machine was restarted while
+    /// the store had unsynced changes. A renewed lease may be among the lost changes, and every
+    /// such lease expires in that time. If the server ends before that, it is silent again at
+    /// the next start.
     ///
     /// # Errors
-    /// [`ServeError::Settings`] for plain text beyond this machine that was not allowed;
-    /// [`ServeError::Transport`] for certificates that are none, and an error of the network below
-    /// all connections; [`ServeError::Listener`] for a listener that is of no use;
-    /// [`ServeError::Halted`] if the disk fails so that the store can answer nothing any more.
+    /// * [`ServeError::Settings`] for plain text beyond this machine that the options do not
+    ///   allow.
+    /// * [`ServeError::Transport`] for invalid certificates, or a failure of the network that
+    ///   concerns all connections.
+    /// * [`ServeError::Listener`] for an unusable listener.
+    /// * [`ServeError::Halted`] if the disk fails, so that the store cannot answer any more.
     pub async fn serve_with(
         self,
         listener: TcpListener,
@@ -196,7 +206,7 @@ impl Server {
             tracing::warn!(silence = ?self.silence, "the machine was started again: leases run out first");
             tokio::select! {
                 () = tokio::time::sleep(self.silence) => {}
-                // The next start is silent, too.
+                // Not acknowledged, so the next start is silent too.
                 () = &mut stop => return Ok(()),
             }
             let store = self.tables.store.clone();
@@ -236,18 +246,18 @@ impl Server {
     }
 }
 
-/// Serving has failed, or could not begin.
+/// The error of a server that stopped serving, or could not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// A setting is wrong; the message says what to do.
+    /// A setting is wrong. The message says what to do.
     #[error(transparent)]
     Settings(#[from] cluster_net::Error),
-    /// The listener is of no use: choose another address.
+    /// The listener is unusable. Choose another address or port.
     #[error("the listener is of no use ({0}): choose another address or port")]
     Listener(#[from] std::io::Error),
-    /// The store has halted: it cannot say any more what its disk holds. End the process, check the
-    /// disk, and start it again.
+    /// The store has halted, because it no longer knows what its disk holds. End the process,
+    /// check the disk, and start it again.
     #[error("the store has halted: {0}; check the disk, then start the server again")]
     Halted(String),
     /// The transport failed.

@@ -1,4 +1,4 @@
-//! ReadModifyWriteRow: appending to values, and counting.
+//! Implements ReadModifyWriteRow: it appends to values and increments counters.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::proto::data::read_modify_write_rule::Rule as Wire;
 use crate::proto::data::{ReadModifyWriteRowRequest, ReadModifyWriteRule};
 use crate::time;
 
-/// Bytes of a value that is counted in: an integer, big-endian.
+/// Bytes of a counter: a big-endian integer.
 const COUNTER_BYTES: usize = 8;
 
 /// A checked rule.
@@ -29,12 +29,12 @@ struct Rule {
     what: What,
 }
 
-/// A column, by what orders it in the answer.
+/// A column, with its fields in the order by which the answer is sorted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Column {
     family: String,
     qualifier: Bytes,
-    /// Its qualifier in the engine.
+    /// The qualifier in the engine.
     coded: Bytes,
 }
 
@@ -44,10 +44,10 @@ enum What {
     Increment(i64),
 }
 
-/// The newest version of each column that the rules name, as they leave it.
+/// The newest version of each column that the rules name, after the rules.
 type Changed = BTreeMap<Column, (Timestamp, Bytes)>;
 
-/// Answers ReadModifyWriteRow: the row's changed cells.
+/// Answers ReadModifyWriteRow with the row's changed cells.
 pub(crate) async fn row(
     tables: &Tables,
     request: ReadModifyWriteRowRequest,
@@ -124,7 +124,7 @@ fn modify(rules: &[Rule], row: &Row, now: Timestamp) -> Result<Changed, Status> 
     Ok(changed)
 }
 
-/// An absent cell counts as zero; an empty one is no number.
+/// Increments a counter. A missing cell counts as zero; an empty value is an error.
 fn count(value: Option<&[u8]>, amount: i64) -> Result<[u8; COUNTER_BYTES], Status> {
     let before = match value {
         None => 0,

@@ -1,7 +1,8 @@
-//! MutateRow and MutateRows: mutations of the API as edits of the engine.
+//! Implements MutateRow and MutateRows, by translating mutations of the API into edits of the
+//! engine.
 //!
-//! A request is checked as a whole before anything of it is applied, so that a failed one leaves
-//! nothing behind.
+//! The server checks the mutations of a row completely before it applies any, so that a failed
+//! request changes nothing.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -23,26 +24,26 @@ use crate::proto::data::{
 use crate::proto::{data, rpc};
 use crate::time;
 
-/// Server time is asked for by this time.
+/// The time by which a client asks for the server's time.
 const SERVER_TIME: i64 = -1;
 
-/// The present, as a cell's time.
+/// The current time, as a cell's time.
 pub(crate) fn now() -> Timestamp {
-    // A clock before 1970 is 1970.
+    // A clock before 1970 counts as 1970.
     time::now(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Checked mutations of one row.
+/// The checked mutations of one row.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changes(Vec<Change>);
 
 #[derive(Debug, Clone)]
 enum Change {
-    /// What the engine can do without looking.
+    /// A mutation that needs no read.
     Blind(Mutation),
-    /// Everything in a family, of the engine and of the API.
+    /// Deletes one family of the API, by its number, in the engine's family.
     DeleteFamily(Family, u32),
-    /// Everything.
+    /// Deletes the whole row.
     DeleteRow,
 }
 
@@ -57,14 +58,14 @@ impl Changes {
             .map(Changes)
     }
 
-    /// What of the row must be seen to know what the changes come to.
+    /// Selects the part of the row that the changes depend on.
     pub(crate) fn select(&self) -> Selection {
         let blind = self.0.iter().all(|change| matches!(change, Change::Blind(_)));
         if blind { Selection::default() } else { layout::everything() }
     }
 
-    /// What the changes come to in a row. What was set by an earlier mutation of the request is
-    /// deleted by a later one.
+    /// Computes the engine's mutations for a row. A deletion also covers cells that an earlier
+    /// mutation of the same request set.
     pub(crate) fn on(&self, row: &Row) -> Vec<Mutation> {
         let mut there: BTreeSet<(&Family, &Bytes, Timestamp)> = BTreeSet::new();
         there.extend(row.cells.iter().map(|c| (&c.family, &c.qualifier, c.timestamp)));
@@ -90,13 +91,13 @@ impl Changes {
         mutations
     }
 
-    /// The changes as an edit of a row.
+    /// Turns the changes into an edit of a row.
     pub(crate) fn edit(self, row: &Bytes) -> RowEdit {
         let bytes = self.bytes();
         RowEdit::new(row.clone(), self.select(), move |row| self.on(&row)).holding(bytes)
     }
 
-    /// Names and values in the changes.
+    /// Bytes of the names and values in the changes.
     pub(crate) fn bytes(&self) -> usize {
         let of = |change: &Change| match change {
             Change::Blind(Mutation::Set { qualifier, value, .. }) => qualifier.len() + value.len(),
@@ -107,7 +108,7 @@ impl Changes {
     }
 }
 
-/// Deletes the cells that `goes` names, and forgets them.
+/// Deletes the cells that `goes` accepts, and removes them from `there`.
 fn delete<'a>(
     there: &mut BTreeSet<(&'a Family, &'a Bytes, Timestamp)>,
     goes: impl Fn(&(&'a Family, &'a Bytes, Timestamp)) -> bool,
@@ -131,7 +132,7 @@ fn delete<'a>(
     });
 }
 
-/// The family of a mutation.
+/// Finds the family of a mutation.
 pub(crate) fn family<'a>(schema: &'a Schema, name: &str) -> Result<&'a FamilyRecord, Status> {
     schema.family(name).ok_or_else(|| {
         Status::not_found(format!("table {} has no family {name:?}", schema.record.name))
@@ -250,7 +251,7 @@ pub(crate) async fn rows(
     Ok(entries.collect())
 }
 
-/// A status within a message.
+/// Converts a status for use within a message.
 pub(crate) fn rpc_status(status: Option<Status>) -> rpc::Status {
     let (code, message) = match status {
         Some(status) => (status.code(), status.message().to_owned()),

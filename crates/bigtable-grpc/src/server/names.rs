@@ -1,9 +1,9 @@
-//! Names of resources: `projects/P/instances/I/tables/T`.
+//! Parses and builds names of resources: `projects/P/instances/I/tables/T`.
 
 use bigtable::TABLE_NAME_BYTES_MAX;
 use tonic::Status;
 
-/// Longest part of a name.
+/// Longest part of a name, in bytes.
 const PART_BYTES_MAX: usize = 128;
 
 /// Checks the name of an instance.
@@ -11,18 +11,19 @@ pub(crate) fn check_instance(name: &str) -> Result<(), Status> {
     parts(name, &["projects", "instances"], "projects/P/instances/I").map(|_| ())
 }
 
-/// Checks the name of a project, and returns it.
+/// Checks the name of a project.
 pub(crate) fn check_project(name: &str) -> Result<(), Status> {
     parts(name, &["projects"], "projects/P").map(|_| ())
 }
 
-/// The table's own part of a table's name.
+/// Checks the name of a table.
 pub(crate) fn check_table(name: &str) -> Result<(), Status> {
     const FORM: &str = "projects/P/instances/I/tables/T";
     parts(name, &["projects", "instances", "tables"], FORM).map(|_| ())
 }
 
-/// The instance and the last part of a name below one: `projects/P/instances/I/KIND/X`.
+/// Splits a name below an instance, `projects/P/instances/I/KIND/X`, into the instance and the
+/// last part.
 pub(crate) fn below_instance<'a>(name: &'a str, kind: &str) -> Result<(&'a str, &'a str), Status> {
     let form = format!("projects/P/instances/I/{kind}/X");
     let parts = parts(name, &["projects", "instances", kind], &form)?;
@@ -30,7 +31,7 @@ pub(crate) fn below_instance<'a>(name: &'a str, kind: &str) -> Result<(&'a str, 
     Ok((&name[..name.len() - last.len() - kind.len() - 2], last))
 }
 
-/// The name of a new table of an instance.
+/// Builds the name of a new table of an instance.
 pub(crate) fn new_table(instance: &str, id: &str) -> Result<String, Status> {
     check_instance(instance)?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -46,7 +47,7 @@ pub(crate) fn new_table(instance: &str, id: &str) -> Result<String, Status> {
     Ok(format!("{instance}/tables/{id}"))
 }
 
-/// The parts of a name that stand behind `kinds`.
+/// Splits a name, and returns the parts after each of `kinds`.
 fn parts<'a>(name: &'a str, kinds: &[&str], form: &str) -> Result<Vec<&'a str>, Status> {
     let wrong = || Status::invalid_argument(format!("{name:?} is not of the form {form}"));
     let mut words = name.split('/');

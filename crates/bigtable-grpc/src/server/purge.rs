@@ -1,5 +1,5 @@
-//! Removing what is in many rows: dropped families, ranges of rows. Page by page, each row's cells
-//! in one step.
+//! Removes the cells of many rows, for dropped families and ranges of rows. It works page by
+//! page, and deletes each row's cells in one step.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use bigtable_fjall::{FjallTable, RowEdit};
 use super::layout;
 use super::schema::FamilyRecord;
 
-/// Rows of one page.
+/// Most rows and bytes of one page.
 const PAGE: PageLimit = PageLimit { rows_max: 512, bytes_max: 2 << 20 };
 
 /// Removes the cells of dropped families.
@@ -25,7 +25,7 @@ pub(crate) async fn families(table: &FjallTable, dead: &[FamilyRecord]) -> Resul
     remove(table, RowRange::all(), &select, is_dead).await
 }
 
-/// Removes the rows of a range, as they are when the purge comes to them.
+/// Removes the rows of a range, in the state in which the purge reaches each.
 pub(crate) async fn rows(table: &FjallTable, range: RowRange) -> Result<()> {
     remove(table, range, &layout::everything(), |_| true).await
 }
@@ -52,13 +52,13 @@ async fn remove(
             result?;
         }
         next = page.resume;
-        // A long purge lets others have their turn.
+        // Yields, so that other tasks run during a long purge.
         tokio::task::yield_now().await;
     }
     Ok(())
 }
 
-/// What removes the cells of a row.
+/// The mutations that delete the cells of a row.
 pub(crate) fn deletes(row: &Row) -> Vec<Mutation> {
     let mut deletes: Vec<Mutation> = Vec::with_capacity(row.cells.len());
     let mut whole: Option<(&Family, &Bytes)> = None;

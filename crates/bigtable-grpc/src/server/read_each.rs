@@ -1,8 +1,8 @@
-//! ReadEachRow of the extension: single rows, each by a filter of its own.
+//! Implements ReadEachRow of the extension: reads of single rows, each by its own filter.
 //!
-//! Each entry is a ReadRows of one row: it is checked, read and filtered by itself. Entries are
-//! read one after another, and what was found is sent as soon as it fills a message, so that a
-//! request holds no more than a message and a row.
+//! Each entry is checked, read and filtered by itself, like a ReadRows of one row. The server
+//! reads the entries one after another, and sends the answers as soon as they fill a message.
+//! So a request holds at most a message and a row in memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ use crate::proto::extension::read_each_row_response::Part;
 /// Most entries of one request.
 pub(crate) const ENTRIES_MAX: usize = 1000;
 
-/// A request that is being answered.
+/// The state of a request that is being answered.
 struct Reader {
     table: Arc<Served>,
     schema: Arc<Schema>,
     entries: std::iter::Zip<std::ops::RangeFrom<u32>, std::vec::IntoIter<Entry>>,
-    /// What was found and is not sent yet, and how long it is.
+    /// Answers that are not sent yet, and their bytes.
     parts: VecDeque<Part>,
     bytes: usize,
 }
@@ -65,7 +65,7 @@ impl Reader {
     async fn next(&mut self) -> Option<ReadEachRowResponse> {
         while self.bytes < MESSAGE_BYTES_MAX {
             let Some((number, entry)) = self.entries.next() else { break };
-            // What the engine does not wait for must not keep others from their turn.
+            // A read from memory never waits, so the task yields to let others run.
             tokio::task::yield_now().await;
             let found = read(&self.table, &self.schema, entry).await;
             for part in parts(number, found) {
@@ -88,7 +88,7 @@ impl Reader {
     }
 }
 
-/// The row of an entry, in chunks; none if nothing is found.
+/// Reads the row of an entry, in chunks; none if no cell passes.
 async fn read(
     table: &Served,
     schema: &Schema,
@@ -110,7 +110,7 @@ async fn read(
     Ok(std::iter::from_fn(|| packer.next(true)).collect())
 }
 
-/// The answer to an entry.
+/// The parts that answer an entry.
 fn parts(entry: u32, found: Result<Vec<ReadRowsResponse>, Status>) -> Vec<Part> {
     let mut parts: Vec<Part> = match found {
         Err(status) => {

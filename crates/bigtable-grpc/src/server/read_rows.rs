@@ -1,4 +1,4 @@
-//! ReadRows: a stream of rows, read page by page as the client takes them.
+//! Implements ReadRows: it streams rows, and reads them page by page as the client takes them.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -16,31 +16,30 @@ use super::{layout, row_set};
 use crate::filter::{self, Cell, Filter};
 use crate::proto::data::{ReadRowsRequest, ReadRowsResponse};
 
-/// Rows of one page.
+/// Most rows of one page.
 const PAGE_ROWS_MAX: usize = 1024;
-/// Bytes of one page; a row may be larger.
+/// Most bytes of one page; a single row may be larger.
 const PAGE_BYTES_MAX: usize = 2 << 20;
-/// Rows read backwards before others have their turn.
+/// Most rows read backwards before other tasks run.
 const BACKWARDS_ROWS_MAX: usize = 64;
 
-/// A read that is under way.
+/// The state of a read that is being answered.
 struct Reader {
     table: Arc<Served>,
     schema: Arc<Schema>,
     filter: Filter,
     select: Selection,
-    /// What is still to be read, in key order.
+    /// The ranges that are still to be read, in key order.
     ranges: VecDeque<RowRange>,
-    /// How many rows may still be sent.
+    /// Number of rows that may still be sent.
     rows_left: usize,
     reversed: bool,
-    /// Whether the client understands which row was looked at last.
+    /// True if the client understands `last_scanned_row_key`.
     tells_scanned: bool,
     packer: Packer,
 }
 
-/// Answers ReadRows. `tells_scanned`: the client has said that it understands
-/// `last_scanned_row_key`.
+/// Answers ReadRows. `tells_scanned` says that the client understands `last_scanned_row_key`.
 pub(crate) async fn stream(
     tables: &Tables,
     request: ReadRowsRequest,
@@ -94,13 +93,13 @@ impl Reader {
             if let Some(last) = last.filter(|_| nothing && self.tells_scanned) {
                 self.packer.scanned(last.to_bytes());
             }
-            // What the engine does not wait for must not keep others from their turn.
+            // A read from memory never waits, so the task yields to let others run.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Reads some more rows, and takes their range off what is to be read. Returns the last row
-    /// that was looked at, if a client would want to know.
+    /// Reads some more rows, and removes their range from the ranges left. Returns the last row
+    /// that was scanned, if it is worth reporting to the client.
     async fn page(&mut self) -> Result<Option<RowKey>, Status> {
         if self.reversed {
             return self.page_backwards().await;
@@ -109,7 +108,7 @@ impl Reader {
         if let Some(key) = row_set::single(&range) {
             let row = self.table.engine.read_row(key, &self.select).await.map_err(of_engine)?;
             self.row(row);
-            // The next one is named as well: to say so for each would be a message for each.
+            // Not worth a message for each row: the client named this row itself.
             return Ok(None);
         }
         let limit =
@@ -145,7 +144,7 @@ impl Reader {
         Ok(last)
     }
 
-    /// Filters a row and packs what is left of it.
+    /// Filters a row, and packs the cells that pass.
     fn row(&mut self, row: Row) {
         if self.rows_left == 0 {
             return;
@@ -159,7 +158,7 @@ impl Reader {
     }
 }
 
-/// What a filter leaves of a row.
+/// Returns the cells of a row that pass the filter.
 pub(super) fn filtered(schema: &Schema, filter: &Filter, row: Row) -> Vec<Cell> {
     let key = row.key.to_bytes();
     let cells = layout::cells(schema, row);

@@ -1,4 +1,4 @@
-//! Which rows a read asks for: keys and ranges, made into ranges that are sorted and disjoint.
+//! Turns the keys and ranges that a read names into sorted, disjoint ranges.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use super::limits;
 use crate::proto::data::row_range::{EndKey, StartKey};
 use crate::proto::data::{self, RowSet};
 
-/// The rows of a request; every row if it names none.
+/// The ranges of a request; all rows if it names none.
 pub(crate) fn ranges(rows: Option<&RowSet>) -> Result<Vec<RowRange>, Status> {
     let Some(rows) = rows else { return Ok(vec![RowRange::all()]) };
     let count = rows.row_keys.len() + rows.row_ranges.len();
@@ -37,7 +37,7 @@ pub(crate) fn ranges(rows: Option<&RowSet>) -> Result<Vec<RowRange>, Status> {
     Ok(merge(ranges))
 }
 
-/// A range; an empty key is no bound.
+/// Converts a range. An empty key is no bound.
 fn range(wire: &data::RowRange) -> Result<RowRange, Status> {
     let start = match &wire.start_key {
         Some(StartKey::StartKeyClosed(key)) => bound(key, Bound::Included),
@@ -66,7 +66,7 @@ fn bound(key: &bigtable::Bytes, kind: fn(RowKey) -> Bound<RowKey>) -> Bound<RowK
     if key.is_empty() { Bound::Unbounded } else { kind(RowKey::from(key.clone())) }
 }
 
-/// Sorts the ranges and joins those that meet.
+/// Sorts the ranges, and joins those that overlap or touch.
 fn merge(mut ranges: Vec<RowRange>) -> Vec<RowRange> {
     ranges.sort_by(|a, b| by_start(&a.start, &b.start));
     let mut merged: Vec<RowRange> = Vec::with_capacity(ranges.len());
@@ -107,7 +107,7 @@ fn by_end(a: &Bound<RowKey>, b: &Bound<RowKey>) -> Ordering {
     }
 }
 
-/// Whether a range that ends so has a row in common with one that starts so.
+/// True if a range with this end overlaps or touches a later one with this start.
 fn reaches(end: &Bound<RowKey>, start: &Bound<RowKey>) -> bool {
     use Bound::{Excluded, Included, Unbounded};
     match (end, start) {
@@ -118,7 +118,7 @@ fn reaches(end: &Bound<RowKey>, start: &Bound<RowKey>) -> bool {
     }
 }
 
-/// The key of a range of one row. A bound may be longer than any key.
+/// The key of a range of one row. A bound may be longer than any valid key; that is no row.
 pub(crate) fn single(range: &RowRange) -> Option<&RowKey> {
     match (&range.start, &range.end) {
         (Bound::Included(start), Bound::Included(end)) if start == end => {

@@ -1,8 +1,10 @@
-//! SampleRowKeys: keys that divide a table into parts of about the same size.
+//! Implements SampleRowKeys: it returns keys that divide a table into parts of about the same
+//! size.
 //!
-//! A small table is walked through, and its sizes are exact. Of a larger one only the beginning is;
-//! the rest is divided by asking what the first row behind a key is, and its sizes are guessed: the
-//! API promises no more. Keys at which a client asked to split the table are always among them.
+//! The server scans a small table completely, so its sizes are exact. It scans only the
+//! beginning of a larger one. It divides the rest by looking up the rows next to evenly spaced
+//! keys, and guesses the sizes; the API promises no more. Keys at which a client asked to split
+//! the table are always among the samples.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,9 +19,9 @@ use crate::proto::data::{SampleRowKeysRequest, SampleRowKeysResponse};
 
 /// Bytes between two samples.
 const STEP_BYTES: usize = 1 << 20;
-/// Pages that are walked through.
+/// Most pages that are scanned.
 const PAGES_MAX: usize = 32;
-/// Samples of what was not walked through.
+/// Most samples of the part that is not scanned.
 const PROBES_MAX: usize = 32;
 /// Bytes of a key that a probe varies.
 const PROBE_BYTES: usize = 8;
@@ -76,7 +78,8 @@ fn response(key: RowKey, bytes: usize) -> SampleRowKeysResponse {
     SampleRowKeysResponse { row_key: key.to_bytes(), offset_bytes }
 }
 
-/// Rows that divide a range, found by halving its keys again and again; the last row included.
+/// Rows that divide a range, found next to evenly spaced keys. The last row is always among
+/// them.
 fn probe(
     engine: &bigtable_fjall::FjallTable,
     range: RowRange,
@@ -94,7 +97,7 @@ fn probe(
         let at = from + (to - from) * part / probes_max as u128;
         let at = u64::try_from(at).unwrap_or(u64::MAX).to_be_bytes();
         let key = RowKey::from([&last.as_bytes()[..shared], &at].concat());
-        // The last row below a key divides as well as the first above.
+        // The last row below a key divides the range as well as the first above it.
         let below = RowRange { start: range.start.clone(), end: Bound::Excluded(key) };
         if !below.is_empty() {
             found.extend(engine.last_row(&below)?);
@@ -105,7 +108,7 @@ fn probe(
     Ok(found)
 }
 
-/// The bytes of a key behind what all keys share, as a number.
+/// The bytes after the shared prefix of the keys, as a number.
 fn number(key: &RowKey, shared: usize) -> u128 {
     let mut bytes = [0; PROBE_BYTES];
     let rest = key.as_bytes().get(shared..).unwrap_or_default();

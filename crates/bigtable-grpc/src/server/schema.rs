@@ -1,56 +1,57 @@
-//! What the server keeps of each table: its name, families, and what is left to be removed.
+//! Defines the record that the server keeps of each table: its name, its families, and pending
+//! removals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The form of the records. It is the first byte of each.
+/// Format version of the records: the first byte of each.
 const VERSION: u8 = 1;
 
-/// A table, as it is stored.
+/// The stored record of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TableRecord {
     /// `projects/P/instances/I/tables/T`
     pub(crate) name: String,
-    /// The table's number; its table in the engine is named after it.
+    /// The number from which the name of the engine's table is made.
     pub(crate) number: u32,
     /// Sorted by name.
     pub(crate) families: Vec<FamilyRecord>,
     /// The number of the next family.
     pub(crate) next_family: u32,
     pub(crate) deletion_protection: bool,
-    /// Where clients asked to split the table, sorted.
+    /// Keys at which clients asked to split the table, sorted.
     pub(crate) splits: Vec<Vec<u8>>,
-    /// Families that were dropped and may still have cells.
+    /// Dropped families that may still have cells.
     pub(crate) dead_families: Vec<FamilyRecord>,
-    /// Deleted, and cells may be left.
+    /// True if the table is deleted; cells may be left.
     pub(crate) deleted: bool,
 }
 
-/// A family, as it is stored.
+/// The stored record of a family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FamilyRecord {
     pub(crate) name: String,
-    /// Never used for another family of the table.
+    /// Never reused for another family of the table.
     pub(crate) number: u32,
-    /// Its garbage collection rule, as it is sent; empty if it has none.
+    /// The encoded garbage collection rule; empty if there is none.
     pub(crate) gc_rule: Vec<u8>,
 }
 
 impl TableRecord {
-    /// The table's name in the engine.
+    /// The name of a table in the engine.
     pub(crate) fn engine_name(number: u32) -> String {
         format!("t{number:08}")
     }
 
-    /// The record's bytes.
+    /// Encodes the record.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, String> {
         let body = postcard::to_stdvec(self).map_err(|error| error.to_string())?;
         Ok([&[VERSION], &*body].concat())
     }
 
-    /// The record of these bytes; the error says what is wrong.
+    /// Decodes a record. The error says what is wrong.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         match bytes.split_first() {
             Some((&VERSION, body)) => {
@@ -63,12 +64,12 @@ impl TableRecord {
         }
     }
 
-    /// A family of the table.
+    /// Finds a family of the table.
     pub(crate) fn family_mut(&mut self, name: &str) -> Option<&mut FamilyRecord> {
         self.families.iter_mut().find(|family| family.name == name)
     }
 
-    /// Adds a family that is not there yet.
+    /// Adds a family that does not exist yet.
     pub(crate) fn add_family(&mut self, name: &str, gc_rule: Vec<u8>) {
         let number = self.next_family;
         self.next_family += 1;
@@ -77,7 +78,7 @@ impl TableRecord {
     }
 }
 
-/// A record, and what makes looking things up in it fast.
+/// A record with an index of its families.
 #[derive(Debug)]
 pub(crate) struct Schema {
     pub(crate) record: TableRecord,
@@ -95,14 +96,14 @@ impl Schema {
         self.record.families.iter()
     }
 
-    /// A family of the table.
+    /// Finds a family of the table.
     pub(crate) fn family(&self, name: &str) -> Option<&FamilyRecord> {
         let families = &self.record.families;
         let at = families.binary_search_by(|family| family.name.as_str().cmp(name)).ok()?;
         Some(&families[at])
     }
 
-    /// The name of a family that was not dropped.
+    /// The name of a family that has not been dropped.
     pub(crate) fn family_name(&self, number: u32) -> Option<Arc<str>> {
         self.names.get(&number).cloned()
     }

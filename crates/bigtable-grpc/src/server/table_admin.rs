@@ -1,8 +1,8 @@
-//! The service google.bigtable.admin.v2.BigtableTableAdmin: tables and families.
+//! Implements the service google.bigtable.admin.v2.BigtableTableAdmin: tables and families.
 //!
-//! Garbage collection rules are kept and shown, and never executed: every version stays until it is
-//! deleted. What the service lacks answers UNIMPLEMENTED: backups, snapshots, authorized views, and
-//! access policies.
+//! The server keeps and shows garbage collection rules, and never executes them: every version
+//! stays until a client deletes it. The parts that the service lacks answer UNIMPLEMENTED:
+//! backups, snapshots, authorized views, and access policies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ use crate::proto::admin::{
 use crate::proto::iam::v1::{TestIamPermissionsRequest, TestIamPermissionsResponse};
 use crate::proto::longrunning::{Operation, operation};
 
-/// A table's consistency token: there is nothing to wait for.
+/// Prefix of a table's consistency token. Without replication, every token is consistent at
+/// once.
 const TOKEN_PREFIX: &str = "consistent-";
 
 /// The service.
@@ -53,7 +54,7 @@ impl BigtableTableAdmin for TableAdmin {
         if table.change_stream_config.is_some() || table.automated_backup_config.is_some() {
             return Err(Status::unimplemented("this server has no change streams and no backups"));
         }
-        // In the order of their names, whatever order the map has.
+        // Sorted by name, because the map has no defined order.
         let mut families = BTreeMap::new();
         for (family, settings) in table.column_families {
             limits::check_family_name(&family)?;
@@ -86,7 +87,7 @@ impl BigtableTableAdmin for TableAdmin {
         let schemas = self.0.schemas(&format!("{}/tables/", request.parent)).await;
         let tables = schemas.iter().map(|schema| describe(schema, view));
         let tables = tables.collect::<Result<_, _>>()?;
-        // There are never so many that pages would be needed.
+        // There are never enough tables to need pages.
         Ok(Response::new(ListTablesResponse { tables, next_page_token: String::new() }))
     }
 
@@ -202,7 +203,7 @@ impl BigtableTableAdmin for TableAdmin {
         &self,
         request: Request<TestIamPermissionsRequest>,
     ) -> Result<Response<TestIamPermissionsResponse>, Status> {
-        // Whoever reaches the server may do everything.
+        // Every client that reaches the server may do everything.
         let permissions = request.into_inner().permissions;
         Ok(Response::new(TestIamPermissionsResponse { permissions }))
     }
@@ -224,7 +225,7 @@ fn check_family_count(count: usize) -> Result<(), Status> {
     Err(Status::invalid_argument(text))
 }
 
-/// The rule of a family, as it is kept.
+/// Encodes a family's rule for its record.
 fn gc_rule(family: &ColumnFamily) -> Result<Vec<u8>, Status> {
     if family.value_type.is_some() {
         return Err(Status::unimplemented("this server has no typed and no aggregate families"));
@@ -276,7 +277,7 @@ fn modify(record: &mut TableRecord, modification: &Modification) -> Result<(), S
     Ok(())
 }
 
-/// A table, as far as a view shows it.
+/// Describes a table, as far as the view shows it.
 fn describe(schema: &Schema, view: View) -> Result<Table, Status> {
     let record = &schema.record;
     let mut table = Table { name: record.name.clone(), ..Table::default() };
@@ -304,7 +305,7 @@ fn describe(schema: &Schema, view: View) -> Result<Table, Status> {
     Ok(table)
 }
 
-/// An operation that is done already.
+/// An operation that is already done.
 fn done(kind: &str, table: &Table) -> Result<Response<Operation>, Status> {
     let result = prost_types::Any {
         type_url: "type.googleapis.com/google.bigtable.admin.v2.Table".to_owned(),

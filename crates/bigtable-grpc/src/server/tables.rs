@@ -1,14 +1,18 @@
-//! The tables that are served: opening them, creating and deleting them, changing their families.
+//! Keeps the tables that the server serves: it opens, creates and deletes them, and changes
+//! their families.
 //!
 //! ```text
 //!   .tables   in the engine: row "t00000007" -> the record of a table (schema.rs)
 //!   t00000007 in the engine: its cells (layout.rs)
 //! ```
 //!
-//! Invariants: a record is durable before anything is done that relies on it. Whoever writes cells
-//! holds the table's schema for reading until they are written, and whoever changes the schema
-//! holds it for writing; so no cell of a family is written after the family was dropped. What a
-//! deletion leaves behind when the process ends is removed when the store is opened again.
+//! Invariants:
+//!
+//! * A record is durable before the server does anything that relies on it.
+//! * A writer of cells holds the table's schema for reading until the cells are written. A
+//!   change of the schema holds it for writing. So no cell is written to a family after it was
+//!   dropped.
+//! * If the process ends during a deletion, the next start removes the rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,11 +38,11 @@ pub(crate) struct Tables {
     pub(super) store: Arc<FjallStore>,
     catalog: FjallTable,
     served: RwLock<BTreeMap<String, Arc<Served>>>,
-    /// Held by whoever changes tables or schemas.
+    /// Locked during changes of tables or schemas.
     changing: Mutex<()>,
 }
 
-/// A table that is served.
+/// A table that the server serves.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) engine: FjallTable,
@@ -46,12 +50,12 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The schema of this moment, for reading rows.
+    /// The current schema, for reading rows.
     pub(crate) async fn schema(&self) -> Arc<Schema> {
         self.schema.read().await.clone()
     }
 
-    /// The schema, which stays as it is for as long as the guard is held: for writing rows.
+    /// The schema, which cannot change while the guard is held; for writing rows.
     pub(crate) async fn hold_schema(&self) -> Result<OwnedRwLockReadGuard<Arc<Schema>>, Status> {
         let held = self.schema.clone().read_owned().await;
         if held.record.deleted { Err(not_found(&held.record.name)) } else { Ok(held) }
@@ -59,12 +63,12 @@ impl Served {
 }
 
 impl Tables {
-    /// Opens all tables of the store, and finishes what was interrupted.
+    /// Opens all tables of the store, and finishes interrupted deletions.
     pub(crate) async fn open(store: FjallStore) -> bigtable::Result<Self> {
         let group = LocalityGroup::on_disk("meta", Layout::Versions);
         let schema = TableSchema { groups: vec![group] };
         let catalog = store.open_fjall_table(CATALOG, &schema).await?;
-        // A table is deleted by a record, too.
+        // Upkeep, so that a full disk still takes the record that deletes a table.
         catalog.set_upkeep();
         let mut served = BTreeMap::new();
         let mut deleted = Vec::new();
@@ -93,13 +97,13 @@ impl Tables {
         Ok(tables)
     }
 
-    /// A table by its full name.
+    /// Finds a table by its full name.
     pub(crate) async fn table(&self, name: &str) -> Result<Arc<Served>, Status> {
         super::names::check_table(name)?;
         self.served.read().await.get(name).cloned().ok_or_else(|| not_found(name))
     }
 
-    /// The schemas of the tables whose names begin so, sorted by name.
+    /// The schemas of the tables whose names have this prefix, sorted by name.
     pub(crate) async fn schemas(&self, prefix: &str) -> Vec<Arc<Schema>> {
         let mut schemas = Vec::new();
         for (name, table) in &*self.served.read().await {
@@ -154,8 +158,8 @@ impl Tables {
         Ok(schema)
     }
 
-    /// Changes a table's record; families that `change` drops are emptied. Nothing is changed if it
-    /// fails.
+    /// Changes a table's record, and removes the cells of families that `change` drops. If
+    /// `change` fails, nothing changes.
     pub(crate) async fn change(
         &self,
         name: &str,
@@ -208,7 +212,7 @@ impl Tables {
         self.catalog.mutate_row(RowMutation::new(name).mutation(delete)).await
     }
 
-    /// Removes the cells of the table's dropped families, then their mention.
+    /// Removes the cells of the table's dropped families, then their entries in the record.
     async fn remove_dropped_families(&self, table: &Served) -> bigtable::Result<()> {
         let dead = table.schema().await.record.dead_families.clone();
         if dead.is_empty() {
@@ -278,7 +282,7 @@ async fn records(catalog: &FjallTable) -> bigtable::Result<Vec<TableRecord>> {
 mod tests {
     use super::*;
 
-    /// Records alone, without their tables: a thousand of them would take a while.
+    /// Writes records without their tables: a thousand tables would take too long.
     #[tokio::test]
     async fn refusals_of_tables_beyond_the_limit() {
         let dir = tempfile::tempdir().unwrap();

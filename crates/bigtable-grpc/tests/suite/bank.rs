@@ -1,4 +1,4 @@
-//! A bank in real time: concurrent transfers of clients that die, over a network.
+//! Tests a bank in real time, over a network: concurrent transfers of clients that die.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ async fn transfer(tx: &mut Transaction, accounts: &Table, from: usize, to: usize
     tx.set(accounts, format!("account{to}"), &BAL, (b + 1).to_string())
 }
 
-/// Transfers of one client; every fourth one dies between prewrite and commit, or behind the
-/// primary.
+/// The transfers of one client. In every fourth, the client dies: between prewrite and commit,
+/// or after it committed the primary.
 async fn work(db: Percolator, client: usize) -> Result<()> {
     for round in 0..TRANSFERS {
         let (from, to) = (client % ACCOUNTS, (client + round + 1) % ACCOUNTS);
@@ -38,7 +38,7 @@ async fn work(db: Percolator, client: usize) -> Result<()> {
             let accounts = dying.table("accounts").await?;
             let mut tx = dying.begin().await?;
             transfer(&mut tx, &accounts, from, to).await?;
-            // Others may be in its way; then it dies earlier.
+            // Another transaction may conflict; then this client dies earlier.
             if let Ok(prewritten) = tx.prewrite().await
                 && round % 8 == 7
             {
@@ -52,8 +52,8 @@ async fn work(db: Percolator, client: usize) -> Result<()> {
     Ok(())
 }
 
-/// Concurrent transfers with dying clients neither make money nor lose any, nor leave a lock that
-/// nobody can resolve.
+/// Checks that concurrent transfers with dying clients neither make nor lose money, and leave
+/// no lock that cannot be resolved.
 async fn bank(address: &str) {
     let address = address.parse().expect("an address");
     let store = GrpcStore::open(&address, ClientOptions::default()).await.expect("a connection");

@@ -1,20 +1,20 @@
-//! Google's emulator, for the tests that need it: the one that BIGTABLE_EMULATOR_HOST names, or one
-//! that `scripts/emulator.sh` starts and that ends with the process of the tests.
+//! Finds Google's emulator for the tests that need it. `BIGTABLE_EMULATOR_HOST` names one;
+//! otherwise `scripts/emulator.sh` starts one, which ends with the process of the tests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// What the script ends with if there is no emulator to start.
+/// Exit code of the script if there is no emulator to start.
 const NONE: i32 = 77;
 
-/// The emulator's `HOST:PORT`; `None`, loudly, where there is none.
+/// The emulator's `HOST:PORT`. Without an emulator, this prints a warning and returns `None`.
 ///
 /// # Panics
-/// If an emulator is there and cannot be started.
+/// If there is an emulator, but it cannot be started.
 pub(crate) fn address() -> Option<&'static str> {
-    // The child's standard input is open for as long as this process lives, and it lives for as
-    // long as its standard input is open.
+    // The child ends when its standard input is closed, which stays open as long as this
+    // process lives.
     static EMULATOR: OnceLock<Option<(String, Option<Child>)>> = OnceLock::new();
     let emulator = EMULATOR.get_or_init(|| match std::env::var("BIGTABLE_EMULATOR_HOST") {
         Ok(address) => Some((address, None)),
@@ -23,7 +23,7 @@ pub(crate) fn address() -> Option<&'static str> {
     match emulator {
         Some((address, _)) => Some(address),
         None => {
-            // The macros' output is kept from whoever watches.
+            // The macros' output is captured, so this writes to standard error directly.
             let text = b"SKIPPED: a test that needs Google's emulator (see scripts/emulator.sh)\n";
             let _ = std::io::stderr().write_all(text);
             None
@@ -50,7 +50,7 @@ fn start() -> Option<(String, Option<Child>)> {
     Some((address.trim_end().to_owned(), Some(child)))
 }
 
-/// An instance that no other test, and no other run, has tables in.
+/// A name of an instance that no other test or run uses.
 pub(crate) fn instance(of: &str) -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let since = since.map_or(0, |since| since.as_nanos());

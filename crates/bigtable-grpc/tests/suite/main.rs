@@ -1,9 +1,10 @@
-//! Percolator over a network: its transactions and observers on tables behind google.bigtable.v2.
+//! Tests Percolator over a network: its transactions and observers on tables behind
+//! google.bigtable.v2.
 //!
-//! The suite of `percolator-core` is a part of this one: its golden scripts, its tests of commits,
-//! aborts and observers, and its storms, as they are, in virtual time. `stores.rs` says what of it
-//! stays out. They run over the server of this crate; `everything_over_googles_emulator` runs them
-//! again over that.
+//! The suite of `percolator-core` is a part of this one: golden scripts, commits, aborts,
+//! observers and storms, unchanged and in virtual time. `stores.rs` lists the parts that are
+//! left out. They run over the server of this crate. `everything_over_googles_emulator` repeats
+//! them over the emulator.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -54,7 +55,8 @@ const SUITE: [&str; 10] = [
     "wide_upkeep::",
 ];
 
-/// Runs them in a process of their own, which finds the emulator by its environment.
+/// Runs the modules in a process of their own, which gets the emulator's address by its
+/// environment.
 #[test]
 fn everything_over_googles_emulator() {
     let Some(address) = emulator::address() else { return };

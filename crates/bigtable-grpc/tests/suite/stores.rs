@@ -1,22 +1,23 @@
-//! The stores that `percolator-core`'s suite runs on here: tables behind google.bigtable.v2.
+//! Provides the stores on which `percolator-core`'s suite runs here: tables behind
+//! google.bigtable.v2.
 //!
-//! The suite runs in virtual time, on one thread, and time jumps when nothing is ready; so no
-//! request may be under way while it looks for what is ready. Here each request of the store is
-//! sent and answered within one step, which takes no virtual time, as in the in-memory store. The
-//! requests themselves are those of [`GrpcStore`], over sockets, one after another.
+//! The suite runs on one thread in virtual time, which jumps when no task is ready. So no
+//! request may be in flight when the runtime looks for a ready task. Each request is therefore
+//! sent and answered within one step, which takes no virtual time, as in the in-memory store.
+//! The requests themselves are those of [`GrpcStore`], over sockets, one after another.
 //!
-//! What of the suite is not here, and why:
+//! These parts of the suite are left out:
 //!
-//! * `gc`, `gc_observed`, and the scripts of [`LEFT_OUT`]: they collect garbage below a floor, and
-//!   the API has none; `wide_upkeep` collects without one.
-//! * `one_step`: it is about `Store::commit_rows`, which needs a store in this process.
-//! * `liveness`, `reads`: hours of heartbeats, and models of every page: tens of thousands of
-//!   requests, minutes over sockets.
-//! * `leaders`, `oracle`, `registration`, `table_locks`, `batches`, `limits`: they are about
-//!   records in ordinary rows, and limits of the library; no request in them is of another kind
-//!   than those of the tests that are here.
-//! * the simulation (`percolator-sim`): it reorders requests that are under way, which needs them
-//!   in its hands.
+//! * `gc`, `gc_observed`, and the scripts of [`LEFT_OUT`]: they collect garbage below a floor,
+//!   and the API has none. `wide_upkeep` collects without one.
+//! * `one_step`: it tests `Store::commit_rows`, which needs a store in this process.
+//! * `liveness`, `reads`: they take hours of heartbeats, and models of every page. That is tens
+//!   of thousands of requests, and minutes over sockets.
+//! * `leaders`, `oracle`, `registration`, `table_locks`, `batches`, `limits`: they test records
+//!   in ordinary rows, and limits of the library. Their requests are of the same kinds as in
+//!   the tests that run here.
+//! * The simulation (`percolator-sim`): it reorders requests in flight, so it must hold them
+//!   itself.
 
 use std::sync::{Arc, LazyLock};
 
@@ -31,13 +32,14 @@ use tokio::task::JoinHandle;
 
 use crate::emulator;
 
-/// Names the emulator's address to the process that runs the suite over it.
+/// Environment variable with the emulator's address, for the process that runs the suite over
+/// it.
 pub(crate) const EMULATOR: &str = "PERCOLATOR_SUITE_EMULATOR";
-/// Whether the stores have a floor, so that garbage can be collected.
+/// True if the stores have a floor, so that garbage can be collected.
 pub(crate) const FLOOR: bool = false;
-/// How many seeds of storms there are.
+/// Number of seeds for storms.
 pub(crate) const STORMS: u64 = 8;
-/// Scripts that are not played, and why.
+/// Scripts that are not played, each with the reason.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("observers/deletes-and-gc", NO_FLOOR),
     ("observers/roll-forward-notifies", NO_FLOOR),
@@ -51,14 +53,14 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
 const NO_FLOOR: &str = "it collects garbage, which needs a floor";
 
 /// Most mutations in a request to the emulator. It sorts all names of a family after each new
-/// column, so the 50,000 columns that the API takes in one request would take it minutes.
+/// column. The 50,000 columns that the API takes in one request would take it minutes.
 const EMULATOR_MUTATIONS_MAX: usize = 22_000;
 
-/// Sockets live here, in real time.
+/// The runtime of the sockets, in real time.
 static SOCKETS: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-/// An empty store. `locality_groups` is what it says of itself, so that notifications lie in the
-/// rows that they are about, or apart.
+/// An empty store. `locality_groups` is the store's answer to that question. It decides whether
+/// notifications lie in the rows that they are about, or apart.
 pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
     let store = match std::env::var(EMULATOR) {
         Ok(address) => {
@@ -68,7 +70,8 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
             Blocking { inner, limits, locality_groups, server: None }
         }
         Err(_) => {
-            // Each test creates tables: that is a file that is synced, and there are many tests.
+            // In memory, because each test creates tables, which syncs a file, and there are
+            // many tests.
             let memory = tempfile::tempdir_in("/dev/shm");
             let dir = memory.or_else(|_| tempfile::tempdir()).unwrap();
             let (address, serving) = serve(dir.path());
@@ -80,7 +83,7 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
     Arc::new(store)
 }
 
-/// An empty store: all of them take requests of a limited size.
+/// An empty store. Every store behind the API bounds the size of requests.
 pub(crate) fn limited(locality_groups: bool) -> Arc<dyn Store> {
     store(locality_groups)
 }
@@ -102,7 +105,7 @@ fn serve(dir: &std::path::Path) -> (String, JoinHandle<()>) {
     })
 }
 
-/// A server that ends with the store.
+/// A server that ends with its store.
 #[derive(Debug)]
 struct Served {
     serving: JoinHandle<()>,
@@ -115,7 +118,7 @@ impl Drop for Served {
     }
 }
 
-/// A store whose requests are answered when they are first asked for.
+/// A store that answers each request at its first poll.
 #[derive(Debug)]
 struct Blocking {
     inner: GrpcStore,
@@ -159,7 +162,7 @@ impl TableLayer for BlockingTable {
         SOCKETS.block_on(request)
     }
 
-    /// Each row is a request of its own, and one comes after another.
+    /// Sends one request for each row, one after another.
     async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
         try_join_all(rows.iter().map(|row| TableLayer::read_row(self, row, select))).await
     }

@@ -1,22 +1,22 @@
-//! The real HBase that PERCOLATOR_HBASE names: `scripts/hbase.sh` starts one.
+//! Connects to the real HBase that `PERCOLATOR_HBASE` names. `scripts/hbase.sh` starts one.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::HbaseStore;
 
-/// A store in a new namespace. `None`, loudly, where there is
-/// no HBase.
+/// A store in a new namespace. Without HBase, this prints a warning and returns `None`.
 pub(crate) async fn store() -> Option<HbaseStore> {
     let address = address()?;
     Some(HbaseStore::connect(&address).await.expect("a connection to HBase"))
 }
 
-/// The address of a namespace that no other test, and no other run, has tables in.
+/// The address of a namespace that no other test or run uses.
 pub(crate) fn address() -> Option<String> {
     static NAMESPACES: AtomicU32 = AtomicU32::new(0);
     let Ok(address) = std::env::var("PERCOLATOR_HBASE") else {
-        // The test harness captures what the macros print.
+        // The test harness captures the macros' output, so this writes to standard error
+        // directly.
         let text =
             b"not run: a test that needs HBase (scripts/hbase.sh cargo test -p bigtable-hbase)\n";
         let _ = std::io::stderr().write_all(text);

@@ -1,5 +1,5 @@
-//! Versions and deletions while HBase flushes and merges files: the question that decided for
-//! `NEW_VERSION_BEHAVIOR`.
+//! Tests versions and deletions while HBase flushes and compacts files. This question decided
+//! for `NEW_VERSION_BEHAVIOR`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::store::Deletions;
 
 const DATA: Family = Family::from_static("data");
 
-/// Flushes and merges everything for as long as somebody else holds the store, every other time
-/// with all files; how often.
+/// Flushes and compacts everything while the test holds the store, every other time with all
+/// files. Returns the number of rounds.
 async fn compact_all_the_time(store: Arc<HbaseStore>) -> u32 {
     let mut rounds = 0;
     while Arc::strong_count(&store) > 1 {
-        // A region that is being created cannot be merged yet.
+        // A region that is being created cannot be compacted yet.
         rounds += u32::from(store.compact(None, rounds % 2 == 1).await.is_ok());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -40,7 +40,8 @@ async fn random_operations_agree_with_the_model_under_compactions() {
     assert!(rounds > 0, "nothing was merged meanwhile");
 }
 
-/// Deletes a column up to 9, then writes it at 5; what a read then finds.
+/// Deletes a column up to timestamp 9, then writes it at 5. Returns the value that a read
+/// finds.
 async fn written_below_a_deletion(store: &HbaseStore) -> Option<bigtable::Bytes> {
     let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
     let table: Arc<dyn Table> = store.open_table("below", &schema).await.expect("a table");
@@ -56,8 +57,8 @@ async fn written_below_a_deletion(store: &HbaseStore) -> Option<bigtable::Bytes>
     row.newest(&DATA, b"q").map(|cell| cell.value.clone())
 }
 
-/// Percolator writes such cells: claims of locks and registrations of readers lie at timestamp
-/// zero, and are deleted and written again.
+/// Percolator writes such cells. Claims of locks and registrations of readers lie at timestamp
+/// zero; they are deleted and written again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_new_version_behavior_shows_what_is_written_below_a_deletion() {
     let Some(address) = cluster::address() else { return };

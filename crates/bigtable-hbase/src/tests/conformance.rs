@@ -1,4 +1,4 @@
-//! The conformance suite of stores, over a real HBase.
+//! Runs the conformance suite of stores over a real HBase.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 use super::cluster;
 
-/// The cases that ask for what HBase does not have, and why.
+/// The cases that need something which HBase does not have, each with the reason.
 const BEYOND_HBASE: [(&str, &str); 10] = [
     ("floor::refuses_what_is_older", NO_FLOOR),
     ("floor::refuses_glances", NO_FLOOR),
@@ -28,7 +28,7 @@ const BEYOND_HBASE: [(&str, &str); 10] = [
 const NO_FLOOR: &str = "HBase compares no floor within a row operation";
 const NO_BOUNDS: &str = "HBase has no bound on the cells of a family";
 
-/// A store whose futures any thread may poll, as the cases with threads of their own do.
+/// A store whose futures any thread may poll; the cases with their own threads do.
 #[derive(Debug)]
 struct Anywhere<T> {
     inner: T,

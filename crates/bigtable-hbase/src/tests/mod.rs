@@ -1,4 +1,4 @@
-//! Tests of the store over a real HBase cluster, which `scripts/hbase.sh` starts.
+//! Tests the store over a real HBase cluster, which `scripts/hbase.sh` starts.
 
 mod cluster;
 mod compactions;

@@ -1,9 +1,9 @@
-//! An authority for tests, here and in the crates that use this one.
+//! Implements a certificate authority for the tests of this crate and of those that use it.
 
 use cluster_net::{Role, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 
-/// An authority.
+/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -17,7 +17,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Certificate and key for these names, valid up to the end of a year.
+    /// Issues a certificate and a key for these names, valid until the end of a year.
     pub(crate) fn issue(&self, names: &[&str], last_year: i32) -> (String, String) {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -37,7 +37,7 @@ impl Authority {
         Tls::from_pem(&self.pem(), &certificate, &key).unwrap()
     }
 
-    /// Trusts this authority, and shows a certificate of the other.
+    /// Settings that trust this authority, and show a certificate of another.
     pub(crate) fn tls_of_another(&self, other: &Authority, role: Role) -> Tls {
         let (certificate, key) = other.issue(&[role.name()], 2090);
         Tls::from_pem(&self.pem(), &certificate, &key).unwrap()

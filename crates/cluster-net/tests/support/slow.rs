@@ -1,4 +1,4 @@
-//! Senders that stop in the middle, and time that passes meanwhile.
+//! Implements senders that stop in the middle, and lets time pass meanwhile.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http_body::{Body, Frame};
 
-/// A body that sends this, and then nothing for ever.
+/// A body that sends these bytes and then stalls for ever.
 #[derive(Debug)]
 pub(crate) struct Half(pub(crate) Option<bytes::Bytes>);
 
@@ -23,7 +23,7 @@ impl Body for Half {
     }
 }
 
-/// A request for a method, whose message claims so many bytes, and of which this has come.
+/// A request for a method. Its message claims this length, and only these bytes of it are sent.
 pub(crate) fn half_a_request(
     path: &str,
     claimed: u32,
@@ -37,7 +37,8 @@ pub(crate) fn half_a_request(
         .unwrap()
 }
 
-/// Lets time pass at once. (Were it paused for longer, it would run ahead of the network.)
+/// Advances the time at once. A longer pause of the clock would let time run ahead of the
+/// network.
 pub(crate) async fn jump(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;

@@ -1,4 +1,4 @@
-//! Keeps a token's lease alive, and makes the token again should it get lost.
+//! Keeps a token's lease alive, and makes a lost token again.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tonic::Streaming;
 use crate::etcd::locks::{Inner, Token};
 use crate::proto::etcd::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 
-/// How many keepalives a lease has in its lifetime.
+/// Number of keepalives in a lease's lifetime.
 const KEEPALIVES: u32 = 3;
 
-/// The pause after one that failed.
+/// Pause after a failed keepalive.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// A stream of keepalives.
@@ -24,7 +24,7 @@ struct Stream {
     replies: Streaming<LeaseKeepAliveResponse>,
 }
 
-/// Runs until the token is given up, or nobody uses the lock service any more.
+/// Runs until the token is given up, or the lock service is dropped.
 pub(super) async fn keep(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
     let mut stream: Option<Stream> = None;
     let Some(lifetime) = inner.upgrade().map(|inner| inner.lifetime()) else { return };
@@ -38,7 +38,8 @@ pub(super) async fn keep(inner: Weak<Inner>, owner: Incarnation, token: Arc<Toke
         let alive = timeout(lifetime / KEEPALIVES, once(&inner, &mut stream, id)).await;
         match alive {
             Ok(Some(true)) => pause = lifetime / KEEPALIVES,
-            // It ran out, or was taken away: others may have taken this process for dead.
+            // The lease expired or was revoked. Other processes may have taken this one for
+            // dead.
             Ok(Some(false)) => match inner.make_token(owner).await {
                 Ok(new) => {
                     tracing::warn!(%owner, "a liveness token was lost, and made again");
@@ -55,7 +56,7 @@ pub(super) async fn keep(inner: Weak<Inner>, owner: Incarnation, token: Arc<Toke
     }
 }
 
-/// One keepalive: whether the lease is there; `None` without an answer.
+/// Sends one keepalive: true if the lease exists, `None` without an answer.
 async fn once(inner: &Inner, stream: &mut Option<Stream>, id: i64) -> Option<bool> {
     if stream.is_none() {
         let (requests, outgoing) = mpsc::channel(1);

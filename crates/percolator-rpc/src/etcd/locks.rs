@@ -1,4 +1,4 @@
-//! Tokens and locks as keys under leases.
+//! Implements liveness tokens and advisory locks as keys under leases.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +16,19 @@ use crate::proto::etcd::lease_client::LeaseClient;
 use crate::proto::etcd::request_op::Request;
 use crate::{Address, Error as Settings, Tls};
 
-/// The shortest lifetime that etcd gives a lease.
+/// Shortest lifetime of a lease in etcd.
 const LIFETIME_MIN: Duration = Duration::from_secs(2);
-/// No lifetime is asked for beyond this.
+/// Longest lifetime that is requested.
 const LIFETIME_MAX: Duration = Duration::from_secs(600);
 
-/// How long a connection may take to come about, and a request to be answered.
+/// Longest time for connecting, and for a request.
 const CONNECT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Most members of a cluster.
 const MEMBERS_MAX: usize = 64;
 
-/// How the lock service uses etcd.
+/// The options of the lock service in etcd.
 ///
 /// ```
 /// let options = percolator_rpc::etcd::EtcdOptions::default();
@@ -36,9 +36,9 @@ const MEMBERS_MAX: usize = 64;
 /// ```
 #[derive(Debug, Clone)]
 pub struct EtcdOptions {
-    /// All keys begin with it: one for each store. Default: `"percolator/"`.
+    /// Prefix of all keys; each store needs its own. Default: `"percolator/"`.
     pub prefix: String,
-    /// How long after a process's death its token is gone: 2 s to 600 s. Default: 6 s.
+    /// Time from a process's death until its token expires: 2 s to 600 s. Default: 6 s.
     pub lifetime: Duration,
 }
 
@@ -74,21 +74,21 @@ pub(super) struct Inner {
 #[derive(Debug, Default)]
 struct State {
     tokens: BTreeMap<Incarnation, Arc<Token>>,
-    /// Holder and lease of each advisory lock. Bounded by the number of workers: each holds one.
+    /// Holder and lease of each advisory lock. Each worker holds one, which bounds the map.
     held: BTreeMap<Vec<u8>, (Holder, i64)>,
 }
 
-/// A token's lease, `None` once it was given up. Locked while it is being made, so that none is
-/// made after that.
+/// A token's lease; `None` after it was given up. It is locked while the lease is being made,
+/// so that no lease is made after the token was given up.
 pub(super) type Token = tokio::sync::Mutex<Option<i64>>;
 
 impl EtcdLocks {
-    /// The lock service of the etcd cluster with these members, in plain text. It connects when it
-    /// is first used, and keeps tokens alive as tasks of the current tokio runtime.
+    /// Uses the etcd cluster with these members, in plain text. It connects at its first use,
+    /// and keeps tokens alive by tasks of the current tokio runtime.
     ///
     /// # Errors
-    /// [`crate::Error::Settings`] for no or too many members, or a lifetime that etcd does not
-    /// keep.
+    /// [`crate::Error::Settings`] for no or too many members, or for a lifetime that etcd does
+    /// not support.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -96,13 +96,13 @@ impl EtcdLocks {
         EtcdLocks::open(members, options, None)
     }
 
-    /// As [`new`](EtcdLocks::new), with certificates that both sides show. Those of the members
-    /// name their hosts, as etcd's tools want it, and not roles; both are of the same authority
-    /// (`--trusted-ca-file` and `--client-cert-auth` of etcd).
+    /// Like [`new`](EtcdLocks::new), with mutual TLS. The members' certificates name their
+    /// hosts, not roles, because etcd's tools demand that. One authority signs both sides'
+    /// certificates (etcd's flags `--trusted-ca-file` and `--client-cert-auth`).
     ///
     /// # Errors
-    /// Those of [`new`](EtcdLocks::new), and [`crate::Error::Transport`] for certificates that are
-    /// none.
+    /// The same as for [`new`](EtcdLocks::new), and [`crate::Error::Transport`] for invalid
+    /// certificates.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -173,7 +173,7 @@ impl LockService for EtcdLocks {
                 leases.extend(token.lock().await.take());
             }
             for lease in leases {
-                // If this fails, it runs out by itself.
+                // If revoking fails, the lease expires by itself.
                 let _ = inner.revoke(lease).await;
             }
         });
@@ -196,15 +196,15 @@ impl LockService for EtcdLocks {
                 Ok(true)
             }
             taken => {
-                // If this fails, it runs out by itself.
+                // If revoking fails, the lease expires by itself.
                 let _ = inner.revoke(lease).await;
                 taken
             }
         }
     }
 
-    /// A lease is renewed for as long as it was granted for, and the lock's key goes with its
-    /// lease: what ran out does not come back.
+    /// Renews the lease for the lifetime that it was granted. The lock's key goes with its
+    /// lease, so an expired lock does not come back.
     async fn renew(&self, name: &[u8], holder: Holder, _lifetime: Duration) -> Result<bool> {
         let held = self.inner.state().held.get(name).copied();
         let Some((_, lease)) = held.filter(|(now, _)| *now == holder) else { return Ok(false) };
@@ -222,7 +222,7 @@ impl LockService for EtcdLocks {
         let Some((_, lease)) = held else { return };
         let inner = self.inner.clone();
         detached(async move {
-            // As above.
+            // If revoking fails, the lease expires by itself.
             let _ = inner.revoke(lease).await;
         });
     }
@@ -275,7 +275,7 @@ impl Inner {
         }
     }
 
-    /// One keepalive; whether the lease is there.
+    /// Sends one keepalive: true if the lease exists.
     async fn keep_alive(&self, id: i64) -> Result<bool> {
         let request = proto::LeaseKeepAliveRequest { id };
         let requests = futures::stream::iter([request]);
@@ -305,7 +305,8 @@ impl Inner {
     }
 }
 
-/// Runs a task to its end, unless the runtime has ended already: leases run out by themselves.
+/// Runs a task to its end. If the runtime has ended, nothing runs, and the leases expire by
+/// themselves.
 fn detached(task: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(task);

@@ -1,4 +1,4 @@
-//! Callers that are answered by one reply.
+//! Passes one reply to all callers of a batch.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use percolator_core::Result;
 
 use crate::oracle::queue::{Queue, Want};
 
-/// What a reply gave a batch.
+/// A batch's share of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Given {
     /// The first of the batch's timestamps; zero if it wants none.
@@ -18,16 +18,16 @@ pub(super) struct Given {
     pub(super) schema_version: u64,
 }
 
-/// The answer of callers that wait for one reply.
+/// The answer for callers that wait for one reply.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     done: OnceLock<Result<Given>>,
-    /// Of callers that have moved to another task since they joined.
+    /// The wakers of callers that have moved to another task since they joined.
     moved: Mutex<Vec<Waker>>,
 }
 
 impl Batch {
-    /// Answers all callers, whose wakers are those given and those that moved; only the first
+    /// Answers all callers: it wakes the given wakers and those that moved. Only the first
     /// answer counts.
     pub(super) fn answer(&self, given: Result<Given>, wakers: Vec<Waker>) {
         let _ = self.done.set(given);
@@ -43,16 +43,16 @@ impl Batch {
     }
 }
 
-/// A place in a batch.
+/// A caller's place in a batch.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) batch: Arc<Batch>,
-    /// Which of the batch's timestamps is this caller's.
+    /// The index of the caller's timestamp in the batch.
     pub(super) index: u32,
 }
 
-/// A caller. It joins when it is first polled; the timestamp of one that is dropped is nobody's
-/// (H45).
+/// A caller. It joins a batch when it is first polled. If it is dropped, no other caller gets
+/// its timestamp (H45).
 #[derive(Debug)]
 pub(super) struct Ticket<'a> {
     queue: &'a Queue,
@@ -72,8 +72,8 @@ impl Future for Ticket<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((seat, waker)) = &mut self.seat else {
             let waker = cx.waker().clone();
-            // It was not asked for yet, so it cannot be answered yet; if it is, the waker is
-            // called.
+            // The request has not left yet, so there is no answer. The waker is called when
+            // there is.
             let seat = self.queue.join(self.want, waker.clone())?;
             self.seat = Some((seat, waker));
             return Poll::Pending;
@@ -84,8 +84,8 @@ impl Future for Ticket<'_> {
         if !waker.will_wake(cx.waker()) {
             waker.clone_from(cx.waker());
             let mut moved = seat.batch.moved.lock().unwrap_or_else(PoisonError::into_inner);
-            // The answer is there before these wakers are taken, so one that came meanwhile is
-            // seen.
+            // `answer` stores the answer before it takes these wakers, so an answer that
+            // arrived since the first check is seen here.
             if let Some(given) = seat.batch.given(seat.index) {
                 return Poll::Ready(given);
             }

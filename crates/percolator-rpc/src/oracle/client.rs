@@ -1,8 +1,9 @@
-//! The oracle, seen from a client process.
+//! Implements the oracle for a client process: it batches the requests of its callers.
 //!
-//! However many callers there are, one request is in flight; whoever comes meanwhile is in the next
-//! one. So the rate of timestamps is bounded by how many callers wait, not by how many requests
-//! travel, and no caller is given a timestamp that was issued before it asked (H09).
+//! Only one request is in flight, however many callers there are. A caller that arrives
+//! meanwhile joins the next request. So the rate of timestamps depends on the number of waiting
+//! callers, not on the number of requests. No caller gets a timestamp that was issued before it
+//! asked, because it joins a request that has not left yet (H09).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::{Address, Tls};
 /// Most addresses of oracle processes.
 const ADDRESSES_MAX: usize = 64;
 
-/// How patient a client is.
+/// The options of a client of the oracle.
 ///
 /// ```
 /// use percolator_rpc::oracle::RemoteOracleOptions;
@@ -27,15 +28,14 @@ const ADDRESSES_MAX: usize = 64;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RemoteOracleOptions {
-    /// How long a caller waits at least before its error says that no oracle answers; longer by up
-    /// to `attempt`. Default: 10 s.
+    /// Shortest time that a caller waits before it gets the error that no oracle answers. The
+    /// wait may be longer by up to `attempt`. Default: 10 s.
     pub deadline: Duration,
-    /// How long one connection may take to come about, and one request to be answered. Default:
-    /// 1 s.
+    /// Longest time for one connection attempt, and for one request. Default: 1 s.
     pub attempt: Duration,
-    /// Most callers at a time; others are refused at once. Default: 1,000,000 callers.
+    /// Most waiting callers; further ones fail at once. Default: 1,000,000 callers.
     pub callers_max: usize,
-    /// Certificates that both sides must show; plain text without. Default: `None`.
+    /// Certificates for mutual TLS. `None` means plain text. Default: `None`.
     pub tls: Option<Tls>,
 }
 
@@ -50,7 +50,7 @@ impl Default for RemoteOracleOptions {
     }
 }
 
-/// The oracle behind any of the given addresses, whoever leads.
+/// Asks the oracle process that leads, among those at the given addresses.
 ///
 /// See [`OracleServer`](crate::oracle::OracleServer) for an example.
 #[derive(Debug)]
@@ -59,11 +59,11 @@ pub struct RemoteOracle {
 }
 
 impl RemoteOracle {
-    /// A client of the oracle processes at these addresses, as a task of the current tokio runtime.
-    /// It connects when it is asked for the first time.
+    /// Starts a client of the oracle processes at these addresses, as a task of the current
+    /// tokio runtime. It connects at the first request.
     ///
     /// # Errors
-    /// [`crate::Error::Settings`] for no or too many addresses, or an option of nothing.
+    /// [`crate::Error::Settings`] for no or too many addresses, or for an option of zero.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -113,7 +113,7 @@ impl Oracle for RemoteOracle {
     }
 
     async fn raise_schema_version(&self, version: u64) -> Result<()> {
-        // The lowest version is zero, and everything is at least that.
+        // Every version is at least zero, so `Raise(0)` is valid and raises nothing.
         self.ask(Want::Raise(version)).await.map(drop)
     }
 }

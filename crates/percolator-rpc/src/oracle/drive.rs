@@ -1,4 +1,5 @@
-//! The task that asks: one request in flight, over one connection, to one of the known processes.
+//! Sends the queue's requests: one at a time, over one connection, to one of the known
+//! processes.
 
 use std::time::{Duration, Instant};
 
@@ -15,28 +16,28 @@ use crate::oracle::queue::{Flight, Queue};
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// For how long a process that failed is not gone to because another names it as the leader.
+/// Time after a failure of a process during which the client ignores hints that it leads.
 const AVOIDED: Duration = Duration::from_secs(1);
 
-/// The state of the task.
+/// The state of the sending task.
 pub(super) struct Driver {
     queue: std::sync::Arc<Queue>,
     options: RemoteOracleOptions,
     targets: Targets,
     link: Option<Link>,
     pause: Duration,
-    /// The highest timestamp that was ever answered, and by whom.
+    /// The highest timestamp answered so far, and the process that answered it.
     highest: (u64, Option<Address>),
-    /// What went wrong last.
+    /// The last error.
     trouble: String,
 }
 
-/// The processes, and which one to ask next.
+/// The known processes, and the one to ask next.
 #[derive(Debug)]
 struct Targets {
     addresses: Vec<Address>,
     next: usize,
-    /// A process that was said to lead.
+    /// A process that another one has named as the leader.
     leader: Option<Address>,
     avoided: Option<(Address, Instant)>,
 }
@@ -46,7 +47,7 @@ impl Targets {
         self.leader.as_ref().unwrap_or(&self.addresses[self.next])
     }
 
-    /// Goes on to the next address of the list.
+    /// Moves on to the next address of the list.
     fn advance(&mut self) {
         self.avoided = Some((self.current().clone(), Instant::now()));
         if self.leader.take().is_none() {
@@ -54,8 +55,8 @@ impl Targets {
         }
     }
 
-    /// Goes to the process that is said to lead, unless it failed just now; returns whether it
-    /// does.
+    /// Moves to the process that was named as the leader, unless it failed just now. Returns
+    /// true if it moves.
     fn follow(&mut self, leader: Option<Address>) -> bool {
         let Some(leader) = leader.filter(|leader| leader != self.current()) else { return false };
         let avoided = self.avoided.as_ref();
@@ -77,14 +78,14 @@ impl Driver {
         addresses: Vec<Address>,
         options: RemoteOracleOptions,
     ) -> Self {
-        // Clients begin at different processes only if they have to: the first is as good as any.
+        // All clients begin with the first address, which is as good as any other.
         let targets = Targets { addresses, next: 0, leader: None, avoided: None };
         let trouble = "nobody was asked yet".to_owned();
         let (pause, highest) = (PAUSE_MIN, (0, None));
         Driver { queue, options, targets, link: None, pause, highest, trouble }
     }
 
-    /// Asks until the queue has ended.
+    /// Sends requests until the queue has ended.
     pub(super) async fn run(mut self) {
         while self.queue.awaited().await {
             let Some(link) = &mut self.link else {
@@ -95,7 +96,8 @@ impl Driver {
             let asked = link.ask(flight.timestamps, flight.raise);
             let patience = self.options.attempt;
             let answer = timeout(patience, asked).await.unwrap_or_else(|_| {
-                // A late reply is nobody's: the connection it would come over goes (H09).
+                // A late reply must serve nobody, so the connection on which it would arrive is
+                // dropped (H09).
                 Err(Miss::Broken { why: format!("no reply within {patience:?}") })
             });
             match answer {
@@ -125,7 +127,7 @@ impl Driver {
 
     async fn deliver(&mut self, flight: Flight, given: Given) {
         let (highest, by) = &self.highest;
-        // What was answered before is below the first new one, and what is looked at is not below.
+        // New timestamps lie above all earlier ones. A look never lies below an earlier one.
         let back = match flight.timestamps {
             0 => given.latest < *highest,
             _ => given.first <= *highest,
@@ -153,7 +155,8 @@ impl Driver {
         self.queue.deliver(flight, given);
     }
 
-    /// After a failure: who waited too long is told, and another process is tried.
+    /// Handles a failure: it fails the callers that have waited too long, and tries another
+    /// process.
     async fn missed(&mut self, miss: Miss) {
         let from = self.targets.current().clone();
         let (why, go_on_at_once) = match miss {
@@ -165,7 +168,8 @@ impl Driver {
                 }
                 (why, follows)
             }
-            // A leader that cannot reach the store does not learn that another leads.
+            // A leader that cannot reach the store cannot know that another process leads, so
+            // the client moves on.
             Miss::Broken { why } | Miss::Later { why } | Miss::Never { why } => {
                 self.link = None;
                 self.targets.advance();
@@ -183,7 +187,7 @@ impl Driver {
             ))
         });
         if !go_on_at_once {
-            // Between half and all of it, so that the clients of a dead leader do not come
+            // Half to all of the pause, so that the clients of a dead leader do not return
             // together.
             let jitter = 0.5 + rand::random::<f64>() / 2.0;
             tokio::time::sleep(self.pause.mul_f64(jitter)).await;

@@ -1,4 +1,4 @@
-//! One connection to one oracle process: requests and replies, one at a time.
+//! Implements a connection to one oracle process, with one request at a time.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::proto::oracle::refusal::Reason;
 use crate::proto::oracle::reply::Outcome;
 use crate::{Address, Role, Tls};
 
-/// Longest reply that is read, in bytes: numbers, an address, and a sentence.
+/// Longest reply that the client reads, in bytes: numbers, an address, and a sentence.
 const REPLY_BYTES_MAX: usize = 16 * 1024;
 
-/// How often a silent server is asked whether it lives, and how long it may take to say so.
+/// Interval of pings to a silent server, and longest time for its answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A connection.
+/// A connection to an oracle process.
 #[derive(Debug)]
 pub(super) struct Link {
     requests: mpsc::Sender<proto::Request>,
@@ -30,16 +30,16 @@ pub(super) struct Link {
     id: u64,
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug)]
 pub(super) enum Miss {
     /// Another process may answer.
     Elsewhere { why: String, leader: Option<Address> },
     /// The leader cannot answer now.
     Later { why: String },
-    /// The connection is of no use any more.
+    /// The connection is unusable.
     Broken { why: String },
-    /// No process will ever answer this.
+    /// No process will ever answer this request.
     Never { why: String },
 }
 
@@ -66,7 +66,7 @@ impl Link {
         Ok(Link { requests, replies: replies.into_inner(), id: 0 })
     }
 
-    /// Sends one request and waits for its reply.
+    /// Sends one request, and waits for its reply.
     pub(super) async fn ask(&mut self, timestamps: u32, raise: u64) -> Result<Given, Miss> {
         self.id += 1;
         let request = proto::Request { id: self.id, timestamps, raise_schema_version: raise };
@@ -86,7 +86,7 @@ impl Link {
     }
 }
 
-/// Checks an answer before anybody relies on it.
+/// Checks an answer before anything relies on it.
 fn believe(answer: &proto::Answer, timestamps: u32) -> Result<Given, Miss> {
     let proto::Answer { first, latest, schema_version } = *answer;
     let last = first.checked_add(u64::from(timestamps)).map(|end| end.saturating_sub(1));
@@ -120,7 +120,7 @@ fn refused(status: &tonic::Status) -> Miss {
     Miss::Broken { why }
 }
 
-/// An error with its causes, each once.
+/// The text of an error with its causes, each once.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

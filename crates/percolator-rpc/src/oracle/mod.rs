@@ -1,4 +1,4 @@
-//! The timestamp oracle over gRPC (paper section 2.3).
+//! Implements the timestamp oracle over gRPC (paper section 2.3).
 //!
 //! ```text
 //!   callers --- RemoteOracle: batch, one request in flight --- OracleServer --- OracleNode (core)

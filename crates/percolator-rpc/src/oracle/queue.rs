@@ -1,7 +1,8 @@
-//! Callers that wait, in the batches in which they will be asked for.
+//! Queues waiting callers in batches, which are then sent together.
 //!
-//! Invariant: what is taken for a request is closed: who comes later is in another batch, which
-//! goes into a later request (H09). Batches leave in the order in which they were opened.
+//! Invariant: a batch is closed when a request takes it. Later callers join another batch,
+//! which goes into a later request. So no caller gets a timestamp that was issued before it
+//! asked (H09). Batches leave in the order in which they were opened.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,18 +14,18 @@ use tokio::sync::Notify;
 
 use crate::oracle::batch::{Batch, Given, Seat};
 
-/// What a caller wants.
+/// A caller's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     /// A timestamp.
     Timestamp,
-    /// To see the latest timestamp and the schema version.
+    /// To read the latest timestamp and the schema version.
     Look,
-    /// That the schema version is raised.
+    /// To raise the schema version.
     Raise(u64),
 }
 
-/// The queue between callers and the task that asks.
+/// The queue between the callers and the task that sends requests.
 #[derive(Debug)]
 pub(super) struct Queue {
     inner: Mutex<Inner>,
@@ -35,27 +36,27 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct Inner {
     open: Group,
-    /// Bounded by `callers_max`: none is empty.
+    /// Closed batches, none of them empty, so `callers_max` bounds their number.
     closed: VecDeque<Group>,
     callers: usize,
-    /// Whether the asking task waits for callers.
+    /// True if the sending task waits for callers.
     asleep: bool,
-    /// Why nobody asks any more.
+    /// The reason why no further request is sent.
     ended: Option<Error>,
 }
 
-/// A batch, and what its callers want.
+/// A batch, and the sum of its callers' requests.
 #[derive(Debug)]
 struct Group {
     batch: Arc<Batch>,
-    /// One for each caller.
+    /// One waker for each caller.
     wakers: Vec<Waker>,
     timestamps: u32,
     raise: u64,
     since: Instant,
 }
 
-/// Batches that are asked for in one request.
+/// The batches of one request.
 #[derive(Debug)]
 pub(super) struct Flight {
     groups: Vec<Group>,
@@ -86,7 +87,7 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place in the next request that leaves; `waker` is called when it is answered.
+    /// Joins the next request that leaves. `waker` is called when the answer arrives.
     pub(super) fn join(&self, want: Want, waker: Waker) -> Result<Seat> {
         let mut inner = self.inner();
         if let Some(error) = &inner.ended {
@@ -120,7 +121,7 @@ impl Queue {
         Ok(seat)
     }
 
-    /// Waits until somebody waits; `false` once ended.
+    /// Waits until there is a caller; `false` after the end.
     pub(super) async fn awaited(&self) -> bool {
         loop {
             {
@@ -137,7 +138,7 @@ impl Queue {
         }
     }
 
-    /// All that wait, as far as one request goes.
+    /// Takes the waiting batches, as many as fit into one request.
     pub(super) fn take(&self) -> Flight {
         let mut inner = self.inner();
         inner.close();
@@ -153,7 +154,7 @@ impl Queue {
         flight
     }
 
-    /// Gives each batch of the request its share of the reply.
+    /// Gives each batch of a request its share of the reply.
     pub(super) fn deliver(&self, flight: Flight, given: Given) {
         let mut first = given.first;
         for group in flight.groups {
@@ -163,12 +164,12 @@ impl Queue {
         }
     }
 
-    /// Tells the callers of a request that it failed for good.
+    /// Fails the callers of a request for good.
     pub(super) fn fail(&self, flight: Flight, error: &Error) {
         flight.groups.into_iter().for_each(|group| self.answer(group, Err(error.clone())));
     }
 
-    /// Puts the callers of a request that was not answered back to the front.
+    /// Puts the callers of an unanswered request back to the front.
     pub(super) fn put_back(&self, flight: Flight) {
         let mut inner = self.inner();
         for group in flight.groups.into_iter().rev() {
@@ -176,8 +177,8 @@ impl Queue {
         }
     }
 
-    /// Fails whoever has waited for longer than `deadline`. Who comes later waits in a later batch,
-    /// so that it gets its own time.
+    /// Fails the batches that have waited for longer than `deadline`. The open batch is closed
+    /// first, so that later callers get a batch, and a deadline, of their own.
     pub(super) fn expire(&self, deadline: Duration, why: impl Fn() -> Error) {
         let mut late = Vec::new();
         {
@@ -190,7 +191,7 @@ impl Queue {
         late.into_iter().for_each(|group| self.answer(group, Err(why())));
     }
 
-    /// Fails everybody, now and later.
+    /// Fails all callers, present and future.
     pub(super) fn end(&self, error: &Error) {
         let groups = {
             let mut inner = self.inner();
@@ -209,11 +210,11 @@ impl Queue {
 }
 
 impl Inner {
-    /// Lets nobody join the open batch any more.
+    /// Closes the open batch, so that no further caller joins it.
     fn close(&mut self) {
         if !self.open.wakers.is_empty() {
             let mut next = Group::new();
-            // As many as now will come again, as likely as not.
+            // The next batch is likely to have as many callers.
             next.wakers.reserve(self.open.wakers.len().min(TIMESTAMPS_MAX as usize));
             self.closed.push_back(std::mem::replace(&mut self.open, next));
         }

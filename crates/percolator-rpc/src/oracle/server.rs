@@ -1,4 +1,4 @@
-//! An oracle process: listens, stands by, leads.
+//! Implements an oracle process: it listens, stands by and leads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use crate::oracle::service::Service;
 use crate::proto::oracle::oracle_server::OracleServer as Grpc;
 use crate::{Error, Tls, check_plaintext};
 
-/// Longest request that is read, in bytes. Requests are three numbers.
+/// Longest request that the server reads, in bytes. Requests are three numbers.
 const REQUEST_BYTES_MAX: usize = 256;
 
-/// Streams that one connection may have: a client needs one.
+/// Most streams of one connection; a client needs one.
 const STREAMS_MAX: u32 = 16;
 
-/// Connections beyond those of as many clients as are served: so that the others are told why they
-/// are not.
+/// Connections beyond the number of served clients, so that further clients get a reason for
+/// the refusal.
 const CONNECTIONS_BEYOND: usize = 100;
 
-/// How often a silent client is asked whether it lives, and how long it may take to say so.
+/// Interval of pings to a silent client, and longest time for its answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long clients may take to see that the server ends.
+/// Longest time for clients to notice that the server ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Limits of an oracle process.
+/// The options of an oracle process.
 ///
 /// ```
 /// use percolator_rpc::oracle::OracleServerOptions;
@@ -40,9 +40,10 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Debug, Clone)]
 pub struct OracleServerOptions {
-    /// Most clients at a time; others are refused and try elsewhere. Default: 10,000 clients.
+    /// Most clients at a time. Further ones are refused, and try another process. Default:
+    /// 10,000 clients.
     pub clients_max: usize,
-    /// Certificates that both sides must show; plain text without. Default: `None`.
+    /// Certificates for mutual TLS. `None` means plain text. Default: `None`.
     pub tls: Option<Tls>,
     /// Allows plain text on an address that other machines can reach. Default: `false`.
     pub plaintext_beyond_loopback: bool,
@@ -54,8 +55,8 @@ impl Default for OracleServerOptions {
     }
 }
 
-/// An oracle process. Dropping it is like its death: the others have to wait for the end of its
-/// lease; [`stop`](OracleServer::stop) hands over at once.
+/// An oracle process. If it is dropped, other processes wait until its lease expires, as after
+/// a crash. [`stop`](OracleServer::stop) hands over at once.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -85,12 +86,13 @@ pub struct OracleServer {
 }
 
 impl OracleServer {
-    /// Serves on a listener, as tasks of the current tokio runtime.
+    /// Serves on a listener, by tasks of the current tokio runtime.
     ///
     /// # Errors
-    /// [`Error::Settings`] for a limit of no clients, or plain text beyond this machine that was
-    /// not allowed; [`Error::Listen`] when the listener is of no use; [`Error::Transport`] for
-    /// certificates that are none.
+    /// * [`Error::Settings`] for a limit of no clients, or for plain text beyond this machine
+    ///   that the options do not allow.
+    /// * [`Error::Listen`] if the listener is unusable.
+    /// * [`Error::Transport`] for invalid certificates.
     pub fn start(
         node: Arc<OracleNode>,
         listener: TcpListener,
@@ -130,7 +132,7 @@ impl OracleServer {
             .add_service(service);
         let mut ending = stopped;
         let serving = tokio::spawn(router.serve_with_incoming_shutdown(incoming, async move {
-            // An error means that this server was dropped.
+            // The sender is gone only if this server was dropped, which also ends the serving.
             let _ = ending.wait_for(|stop| *stop).await;
         }));
         let own = node.clone();
@@ -138,7 +140,7 @@ impl OracleServer {
         Ok(OracleServer { node, address, stop, serving, standing })
     }
 
-    /// The address listened on.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -151,11 +153,11 @@ impl OracleServer {
     /// Resigns, so that another process can lead at once, and ends.
     ///
     /// # Errors
-    /// Those of the store, when the record could not be marked: the next leader waits for the end
-    /// of the lease then.
+    /// An error of the store, if the record could not be marked. The next leader then waits
+    /// until the lease expires.
     pub async fn stop(mut self) -> percolator_core::Result<()> {
         let resigned = self.node.resign().await;
-        // Nobody listens any more if the task has ended.
+        // Sending fails only if the serving task has already ended.
         let _ = self.stop.send(true);
         if tokio::time::timeout(FAREWELL, &mut self.serving).await.is_err() {
             tracing::warn!("some clients did not let go of the oracle in time");

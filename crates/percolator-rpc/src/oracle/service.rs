@@ -1,8 +1,7 @@
-//! One client's stream of requests, answered by the oracle of this process, as far as it leads.
+//! Answers one client's stream of requests, as far as the oracle of this process leads.
 //!
-//! Invariant: the lease is judged after the request arrived (`WindowOracle` does that in each of
-//! the calls here), so that a process that was paused answers with an error, never with a timestamp
-//! (H41).
+//! Invariant: the lease is checked after the request arrived; each call of `WindowOracle` here
+//! does so. So a process that was paused answers with an error, never with a timestamp (H41).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,19 +18,19 @@ use crate::proto::oracle::refusal::Reason;
 use crate::proto::oracle::reply::Outcome;
 use crate::{Role, check_peer};
 
-/// How long a client's stream may be without a whole request. It ends then, and a client that wants
-/// more opens another one.
+/// Longest time of a client's stream without a complete request. Then the stream ends, and the
+/// client opens another for its next request.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// Answers clients.
+/// The service that answers clients.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) node: Arc<OracleNode>,
-    /// Ends all streams when it changes, or when its sender is gone.
+    /// Ends all streams when it changes, or when its sender is dropped.
     pub(super) stop: watch::Receiver<bool>,
     /// One permit for each client.
     pub(super) clients: Arc<Semaphore>,
-    /// Whether clients must have shown a certificate of their role.
+    /// True if clients must have shown a certificate of their role.
     pub(super) certified: bool,
 }
 
@@ -61,7 +60,7 @@ impl proto::oracle_server::Oracle for Service {
         let session = Session { node, requests, failed: false, _permit: permit };
         let mut stop = self.stop.clone();
         let stopped = async move {
-            // An error means that the server is gone.
+            // The sender is gone only if the server was dropped.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         let replies = stream::unfold(session, Session::next).take_until(Box::pin(stopped));
@@ -108,7 +107,7 @@ async fn ask(
     if request.timestamps > 0 {
         let range = oracle.timestamps(request.timestamps).await?;
         let first = range.first.as_u64();
-        // Whatever was issued before this request lies below the first.
+        // Every timestamp issued before this request lies below the first.
         let latest = first + u64::from(range.count) - 1;
         return Ok(proto::Answer { first, latest, schema_version: range.schema_version });
     }

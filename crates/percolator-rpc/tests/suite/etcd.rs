@@ -1,4 +1,4 @@
-//! The lock service in a real etcd, which the tests start themselves (H17).
+//! Tests the lock service in a real etcd, which the tests start themselves (H17).
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -13,27 +13,27 @@ use percolator_rpc::{Address, Role, Tls};
 
 use crate::refusals::authority::Authority;
 
-/// A piece of work of a client.
+/// A worker of a client.
 fn by(owner: Incarnation) -> Holder {
     Holder { owner, work: 0 }
 }
 
-/// A server; ends with this.
+/// An etcd server, which ends when this is dropped.
 struct Etcd {
     child: Child,
     address: Address,
     dir: std::path::PathBuf,
-    /// What its clients show.
+    /// The certificate that its clients show.
     tls: Option<Tls>,
 }
 
 impl Etcd {
-    /// Starts one; `None`, said loudly, where etcd is not installed.
+    /// Starts a server. Without etcd on this machine, it prints a warning and returns `None`.
     async fn start(name: &str) -> Option<Self> {
         Etcd::start_with(name, None).await
     }
 
-    /// Starts one that wants certificates of this authority.
+    /// Starts a server that demands certificates of this authority.
     async fn start_with(name: &str, authority: Option<&Authority>) -> Option<Self> {
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (client, peer) = (free(), free());
@@ -85,7 +85,7 @@ impl Etcd {
     }
 }
 
-/// The flags of a member that shows a certificate of its host, and wants one of its clients.
+/// The flags of a member that shows a certificate of its host, and demands one of its clients.
 fn secured(authority: &Authority, dir: &Path) -> Vec<String> {
     let (certificate, key) = authority.issue(&["127.0.0.1"], 2090);
     std::fs::create_dir_all(dir).unwrap();
@@ -111,7 +111,7 @@ impl Drop for Etcd {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 async fn until(mut holds: impl AsyncFnMut() -> bool) -> Duration {
     let since = Instant::now();
     while !holds().await {
@@ -130,7 +130,7 @@ async fn h17_tokens_in_etcd_live_as_long_as_their_process() {
     a.register(first).await.unwrap();
     a.register(third).await.unwrap();
     assert!(b.is_alive(first).await.unwrap() && !b.is_alive(second).await.unwrap());
-    // Longer than its lease, which is kept alive.
+    // Longer than the lifetime of its lease, so the lease must be kept alive.
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(5) {
         assert!(b.is_alive(first).await.unwrap() && b.is_alive(third).await.unwrap());
@@ -140,7 +140,7 @@ async fn h17_tokens_in_etcd_live_as_long_as_their_process() {
     let gone = until(async || !b.is_alive(third).await.unwrap()).await;
     assert!(gone < Duration::from_millis(1500), "given up, not run out: {gone:?}");
     assert!(b.is_alive(first).await.unwrap());
-    // As with its process's death: nobody keeps the lease alive.
+    // From now on nothing keeps the lease alive, as after the process's death.
     drop(a);
     let again = etcd.locks();
     again.register(second).await.unwrap();

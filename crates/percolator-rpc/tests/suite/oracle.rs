@@ -1,4 +1,4 @@
-//! The timestamp oracle: batching, redirection, fail-over, refusal (H09, H41, H45).
+//! Tests the timestamp oracle: batches, redirection, fail-over and refusals (H09, H41, H45).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ async fn a_standby_sends_clients_to_the_leader() {
     let leader = start(&store).await;
     leader.leads().await;
     let standby = start(&store).await;
-    // It knows only the one that stands by.
+    // This client knows only the standby.
     let oracle = client([standby.address()]);
     let first = next(&oracle).await;
     let last = next(&client([leader.address()])).await;
@@ -96,7 +96,7 @@ async fn h41_when_the_leader_dies_another_answers_within_three_seconds_and_highe
     let took = died.elapsed();
     assert!(new > last);
     assert!(took < Duration::from_secs(3), "{took:?}");
-    // Whoever stops hands over at once.
+    // A process that is stopped properly hands over at once.
     let (leader, other) = match second.server.node().role() {
         percolator::cluster::OracleRole::Leads(_) => (second, third),
         percolator::cluster::OracleRole::StandsBy { .. } => (third, second),
@@ -108,8 +108,8 @@ async fn h41_when_the_leader_dies_another_answers_within_three_seconds_and_highe
     assert!(other.leads().await.timestamp().await.unwrap().timestamp > new);
 }
 
-/// A leader that is cut off from the store, or paused, answers with errors once its lease may have
-/// ended.
+/// A leader that is cut off from the store, or paused, answers with errors once its lease may
+/// have expired.
 #[tokio::test(flavor = "multi_thread")]
 async fn h41_a_leader_that_lost_the_store_refuses_and_its_clients_go_to_the_next() {
     let store = Arc::new(MemoryStore::new());
@@ -129,7 +129,7 @@ async fn h41_a_leader_that_lost_the_store_refuses_and_its_clients_go_to_the_next
     let error = only_first.timestamp().await.unwrap_err();
     assert!(matches!(&error, Error::Oracle(why) if why.contains("cut off")), "{error}");
     assert!(next(&both).await > last);
-    // Once it sees the record again, it knows whom to send its clients to.
+    // Once the process can read the record again, it names the new leader to its clients.
     first.cut.store(false, Ordering::SeqCst);
     let new = next(&both).await;
     loop {
@@ -171,7 +171,7 @@ async fn clients_beyond_the_limit_are_refused_with_a_reason() {
     while second.timestamp().await.is_err() {}
 }
 
-/// Who gives up leaves the others alone, and a client that is dropped leaves nobody waiting.
+/// A caller that gives up does not disturb others, and a dropped client leaves nobody waiting.
 #[tokio::test]
 async fn h45_callers_that_give_up_do_not_disturb_others() {
     let process = start(&Arc::new(MemoryStore::new())).await;

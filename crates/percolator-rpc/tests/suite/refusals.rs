@@ -1,5 +1,5 @@
-//! Who is refused: strangers, the expired, those of other roles, those without a certificate, and
-//! plain text where others could listen.
+//! Tests peers that are refused: strangers, expired certificates, other roles, no certificate,
+//! and plain text that others could read.
 
 #[path = "../../../cluster-net/tests/support/authority.rs"]
 pub(crate) mod authority;
@@ -27,7 +27,7 @@ async fn server(tls: Tls) -> Process {
     start_with(&Arc::new(MemoryStore::new()), options).await
 }
 
-/// Asks for a timestamp; the error if it is refused.
+/// Requests a timestamp, and returns the error of a refusal.
 async fn ask(server: &Process, tls: Option<Tls>) -> Result<(), String> {
     let patient = RemoteOracleOptions { tls, ..RemoteOracleOptions::default() };
     let options = RemoteOracleOptions { deadline: Duration::from_millis(50), ..patient };
@@ -46,12 +46,12 @@ async fn only_clients_of_the_authority_and_of_the_role_are_served() {
     let wrong_role = ask(&server, Some(authority.tls(&[Role::Table]))).await.unwrap_err();
     assert!(wrong_role.contains("does not name client.percolator.internal"), "{wrong_role}");
     ask(&server, Some(stranger.tls(&[Role::Client]))).await.unwrap_err();
-    // It trusts the server, but the server does not trust it.
+    // The client trusts the server, but the server does not trust the client.
     let foreign = authority.tls_of_another(&stranger, Role::Client);
     ask(&server, Some(foreign)).await.unwrap_err();
     ask(&server, Some(authority.tls_until(&[Role::Client], 2020))).await.unwrap_err();
     ask(&server, None).await.unwrap_err();
-    // The refused disturb nobody.
+    // Refused clients do not disturb the others.
     ask(&server, Some(authority.tls(&[Role::Client]))).await.unwrap();
 }
 
@@ -64,7 +64,7 @@ async fn a_client_without_a_certificate_is_refused() {
         .domain_name(Role::Oracle.name());
     let endpoint = Endpoint::from_shared(format!("https://{}", server.address())).unwrap();
     let Ok(channel) = endpoint.tls_config(config).unwrap().connect().await else { return };
-    // Its own part of the handshake is done before the server has looked.
+    // The client's part of the handshake ends before the server has checked the certificate.
     let mut client = tonic::client::Grpc::new(channel);
     if client.ready().await.is_err() {
         return;

@@ -1,4 +1,4 @@
-//! Oracle processes over one store in memory, and stores that can be cut off.
+//! Runs oracle processes over one store in memory, which can be cut off from each process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use percolator_rpc::oracle::{
 };
 use tokio::net::TcpListener;
 
-/// An oracle process and its way to the store.
+/// An oracle process, and the switch that cuts it off from the store.
 pub(crate) struct Process {
     pub(crate) server: OracleServer,
     pub(crate) cut: Arc<AtomicBool>,
@@ -28,7 +28,7 @@ impl Process {
         self.server.address().into()
     }
 
-    /// Waits until it leads.
+    /// Waits until this process leads.
     pub(crate) async fn leads(&self) -> Arc<WindowOracle> {
         loop {
             match self.server.node().role() {

@@ -1,5 +1,5 @@
-//! The processes of `percolator-bench fig10`: a table server, an oracle, and workers that come and
-//! go.
+//! Runs the processes of `percolator-bench fig10`: a table server, an oracle, and workers that
+//! are killed and started again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,22 +17,22 @@ use super::settings::Settings;
 /// A commit survives the death of the table server, not that of the machine.
 const DURABILITY: [&str; 2] = ["--durability", "buffered"];
 
-/// All processes.
+/// All processes of the cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
     data: PathBuf,
-    /// Before the servers: workers end first.
+    /// Declared before the servers, so that the workers end first.
     workers: Vec<Option<Driver>>,
-    /// `None` while it is killed.
+    /// The table server; `None` while it is killed.
     table: Option<Server>,
     table_address: String,
     oracle: Server,
     customers: u64,
     seed: u64,
     pace: Value,
-    /// Of every worker that was ever started.
+    /// The log files of all workers ever started.
     logs: Vec<PathBuf>,
-    /// What times are counted from.
+    /// The origin of all times.
     begin: Duration,
 }
 
@@ -55,12 +55,12 @@ impl Cluster {
         })
     }
 
-    /// Of the table server and of the oracle.
+    /// The addresses of the table server and of the oracle.
     pub(super) fn addresses(&self) -> (&str, &str) {
         (&self.table_address, self.oracle.address())
     }
 
-    /// Times count from now on; returns now.
+    /// Makes the current time the origin of all times, and returns it.
     pub(super) fn begin(&mut self) -> Duration {
         self.begin = shared_clock();
         self.begin
@@ -80,7 +80,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Tells every worker how fast to go.
+    /// Sets the pace of every worker.
     pub(super) fn pace(&mut self, pace: &Value) -> anyhow::Result<()> {
         self.pace = pace.clone();
         for worker in self.workers.iter_mut().flatten() {
@@ -89,14 +89,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills workers, all at once.
+    /// Kills workers, all at the same time.
     pub(super) fn kill(&mut self, chosen: &[usize]) -> anyhow::Result<()> {
         chosen.iter().filter_map(|at| self.workers[*at].take()).try_for_each(Driver::kill)
     }
 
-    /// Starts workers in the places of those that were killed, at the pace of the others.
+    /// Starts workers in the places of the killed ones, at the pace of the others.
     pub(super) fn bring_back(&mut self, chosen: &[usize]) -> anyhow::Result<()> {
-        // Market time goes on where the others are.
+        // Market time goes on from the most advanced worker.
         let of_customers =
             |log: &Vec<Entry>| log.iter().filter(|e| e.done && e.is_customers()).count();
         let made = self.logs()?.iter().map(of_customers).max().unwrap_or_default();
@@ -127,14 +127,14 @@ impl Cluster {
         self.table = None;
     }
 
-    /// Starts it again, where it was; returns when it listens.
+    /// Starts the table server again at its old address. Returns when it listens.
     pub(super) fn bring_table_back(&mut self) -> anyhow::Result<()> {
         let (data, listen) = (self.data.join("table"), &self.table_address);
         self.table = Some(Server::over(&data, "table", listen, &DURABILITY)?);
         Ok(())
     }
 
-    /// Ends all workers, and returns what they said at the end.
+    /// Ends all workers, and returns their final reports.
     pub(super) fn end(&mut self) -> anyhow::Result<Vec<Value>> {
         for worker in self.workers.iter_mut().flatten() {
             worker.tell(&json!({ "end": true }))?;
@@ -142,7 +142,7 @@ impl Cluster {
         let mut said = Vec::new();
         for worker in self.workers.iter_mut().flatten() {
             let mut answer = worker.answer()?;
-            // One that was started again has not been listened to since.
+            // A restarted worker still has its `ready` message in the pipe.
             if answer["ready"] == true {
                 answer = worker.answer()?;
             }
@@ -152,13 +152,13 @@ impl Cluster {
         Ok(said)
     }
 
-    /// What all workers have logged so far. One that has just been started has no log yet.
+    /// The entries of all logs so far. A worker that has just been started has no log yet.
     pub(super) fn logs(&self) -> anyhow::Result<Vec<Vec<Entry>>> {
         let there = self.logs.iter().filter(|path| path.exists());
         Ok(there.map(|path| Log::read(path)).collect::<Result<_, _>>()?)
     }
 
-    /// Transactions a second since a time.
+    /// The transactions a second since a time.
     pub(super) fn rate_since(&self, begin: Duration) -> anyhow::Result<f64> {
         let now = shared_clock();
         let [all, _] = Series::of(&self.logs()?, begin);
@@ -168,7 +168,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // After Ctrl-C nobody waits for what they are at.
+        // After Ctrl-C, nothing waits for the workers' current work.
         for worker in self.workers.iter_mut().filter_map(Option::take) {
             let _ = worker.kill();
         }

@@ -1,4 +1,4 @@
-//! The figures of `percolator-bench fig10`, and its plot.
+//! Computes the figures of `percolator-bench fig10`, and its plot.
 
 use percolator_cli::output::grouped;
 use serde_json::{Value, json};
@@ -10,17 +10,17 @@ use crate::statistics::Estimate;
 use super::settings::Settings;
 use super::{Outcome, Round, worker};
 
-/// What is left when a third of the capacity is away, at least.
+/// Least share of the baseline while a third of the capacity is away.
 const LEFT_MIN: f64 = 0.66;
-/// The share of the baseline from which throughput is back.
+/// Share of the baseline at which throughput counts as back.
 const BACK: f64 = 0.97;
 
-/// The paper's Figure 10, read off it: minutes since a third of the tablet servers was killed, and
-/// Trade-Results a second.
+/// The paper's Figure 10, read off it: minutes since a third of the tablet servers was killed,
+/// and Trade-Results a second.
 const PAPER: [(f64, f64); 6] =
     [(0.0, 56.2), (4.0, 38.9), (11.0, 38.9), (14.0, 55.0), (17.0, 54.5), (28.0, 56.0)];
 const PAPER_BASELINE: f64 = 56.2;
-/// When the servers were back: the plateau ended.
+/// The minute at which the paper's servers were back, where the plateau ends.
 const PAPER_RETURNED: f64 = 11.0;
 
 const NOTE: &str = "Workers have a capacity, which is lost when they are killed. Throughput is that of all \
@@ -28,7 +28,7 @@ const NOTE: &str = "Workers have a capacity, which is lost when they are killed.
                     second. There is one table server: moving tablets to others is the store's work, and is \
                     not measured here.";
 
-/// A moment of a round.
+/// Selects a moment of a round.
 type Moment = fn(&Round) -> f64;
 
 const KILLED: Moment = |round| round.killed;
@@ -37,14 +37,14 @@ const TABLE_KILLED: Moment = |round| round.table_killed;
 const TABLE_RETURNED: Moment = |round| round.table_returned;
 const END: Moment = |round| round.end;
 
-/// Numbers of each round, over all rounds.
+/// Estimates a quantity from its values in all rounds.
 fn over_rounds(
     settings: &Settings,
     outcome: &Outcome,
     of: impl Fn(&Round, f64) -> Vec<f64>,
 ) -> Option<Estimate> {
     let each = |round| of(round, outcome.baseline(round));
-    // Nothing over nothing is no number.
+    // Zero divided by zero is not a number, and is dropped.
     let sample: Vec<f64> =
         outcome.rounds.iter().flat_map(each).filter(|number| number.is_finite()).collect();
     Estimate::of(&sample, settings.seed)
@@ -62,7 +62,7 @@ fn figures(settings: &Settings, outcome: &Outcome) -> Vec<Figure> {
         over_rounds(settings, outcome, |round, baseline| {
             let (from, to) = (from(round), to(round));
             let found = outcome.all.until(BACK * baseline, from, to, settings.probe_s());
-            // It was never back: at least so long.
+            // The throughput never came back, so the time was at least this long.
             vec![found.unwrap_or(to - from)]
         })
     };
@@ -160,7 +160,7 @@ fn round_json(outcome: &Outcome, round: &Round) -> Value {
     })
 }
 
-/// What was done in each second.
+/// The transactions done in each second.
 fn series_json(outcome: &Outcome) -> Value {
     let end = outcome.rounds.last().map_or(0.0, |round| round.end);
     let counts = |series: &super::Series| series.rates(0.0, end, 1.0);
@@ -170,7 +170,7 @@ fn series_json(outcome: &Outcome) -> Value {
     })
 }
 
-/// The first round: throughput as a share of the baseline over time, and the paper's.
+/// The first round: throughput over time as a share of the baseline, and the paper's.
 fn chart(settings: &Settings, outcome: &Outcome) -> Option<Chart> {
     let round = outcome.rounds.first()?;
     let line = |series: &super::Series, window: f64| -> Vec<Point> {
@@ -183,7 +183,7 @@ fn chart(settings: &Settings, outcome: &Outcome) -> Option<Chart> {
     let since = |at: f64| at - round.begin;
     let minute = (round.returned - round.killed) / PAPER_RETURNED;
     let paper = PAPER.map(|(at, rate)| (since(round.killed) + at * minute, rate / PAPER_BASELINE));
-    // The paper's ends where ours goes on with the table server.
+    // The paper's curve ends where ours continues with the table server.
     let paper = paper.into_iter().filter(|(at, _)| *at <= since(round.table_killed));
     let window = settings.window_s();
     let series = vec![

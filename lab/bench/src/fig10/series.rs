@@ -1,15 +1,16 @@
-//! Throughput over time, from the logs of all workers.
+//! Computes throughput over time from the logs of all workers.
 
 use std::time::Duration;
 
 use tpce::{Entry, TransactionType};
 
-/// When transactions were done, in seconds since the beginning, in order.
+/// The times of completed transactions, in seconds since the beginning, sorted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Series(Vec<f64>);
 
 impl Series {
-    /// Of all workers together: of every type, and of Trade-Results alone.
+    /// The series of all workers together: for all types of transactions, and for
+    /// Trade-Results.
     pub(super) fn of(logs: &[Vec<Entry>], begin: Duration) -> [Series; 2] {
         let done = |only: Option<TransactionType>| {
             let entries = logs.iter().flatten().filter(|entry| {
@@ -22,26 +23,26 @@ impl Series {
         [done(None), done(Some(TransactionType::TradeResult))]
     }
 
-    /// How many from one time to another.
+    /// Number of transactions between two times.
     pub(super) fn count(&self, from: f64, to: f64) -> usize {
         let before = |at: f64| self.0.partition_point(|time| *time < at);
         before(to).saturating_sub(before(from))
     }
 
-    /// How many a second.
+    /// Transactions a second between two times.
     pub(super) fn rate(&self, from: f64, to: f64) -> f64 {
         self.count(from, to) as f64 / (to - from)
     }
 
-    /// The rates of windows of this length, as many as fit.
+    /// The rates of consecutive windows of this length, as many as fit.
     pub(super) fn rates(&self, from: f64, to: f64, window: f64) -> Vec<f64> {
         let whole = ((to - from) / window + 1e-9) as usize;
         let at = |n: usize| from + n as f64 * window;
         (0..whole).map(|n| self.rate(at(n), at(n + 1))).collect()
     }
 
-    /// How long it took from a time until the rate was at least this: over the next window, and
-    /// from then on to the end. `None` if it never was.
+    /// The time after `from` until the rate stays at least `wanted`: over the next window, and
+    /// from there to the end. `None` if it never does.
     pub(super) fn until(&self, wanted: f64, from: f64, to: f64, window: f64) -> Option<f64> {
         let step = window / 8.0;
         let steps = ((to - from - window) / step + 1e-9) as usize;
@@ -56,7 +57,7 @@ impl Series {
 mod tests {
     use super::*;
 
-    /// Ten a second, four from 10 s to 20 s, none from 20 s to 21 s.
+    /// Ten a second, except four from 10 s to 20 s and none from 20 s to 21 s.
     fn series() -> Series {
         let ten = |n: u64| (0..10).map(move |i| n as f64 + f64::from(i) / 10.0);
         let four = |n: u64| (0..4).map(move |i| n as f64 + f64::from(i) / 4.0);
@@ -83,7 +84,7 @@ mod tests {
         assert_eq!(series.until(9.7, 20.0, 40.0, 2.0), Some(1.0));
         assert_eq!(series.until(9.7, 0.0, 10.0, 2.0), Some(0.0));
         assert_eq!(series.until(9.7, 10.0, 20.0, 2.0), None);
-        // High for a window, and low over the rest.
+        // The rate is high for a window, but low over the rest.
         assert_eq!(series.until(9.7, 5.0, 20.0, 2.0), None);
     }
 

@@ -1,14 +1,14 @@
-//! How `percolator-bench fig10` measures.
+//! Defines the settings of `percolator-bench fig10`.
 
-/// Everything is to be back after this many seconds.
+/// Seconds after which throughput should be back.
 const GRACE_S: f64 = 5.0;
 
-/// How it is measured.
+/// The settings of a run.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) customers: u64,
     pub(super) workers: usize,
-    /// The length of each part of a round; the table server is away for a quarter of it.
+    /// Length of each part of a round. The table server is away for a quarter of it.
     pub(super) seconds: f64,
     pub(super) rounds: usize,
     pub(super) seed: u64,
@@ -16,7 +16,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// How many workers are killed: a third.
+    /// Number of workers that are killed: a third.
     pub(super) fn killed(&self) -> usize {
         (self.workers / 3).max(1)
     }
@@ -25,22 +25,22 @@ impl Settings {
         self.seconds / 4.0
     }
 
-    /// A shorter run has shorter times.
+    /// The time until throughput should be back; less in a shorter run.
     pub(super) fn grace_s(&self) -> f64 {
         GRACE_S.min(self.seconds / 2.0)
     }
 
-    /// Rates are taken over so long.
+    /// Length of the windows for rates.
     pub(super) fn window_s(&self) -> f64 {
         GRACE_S.min(self.seconds / 4.0)
     }
 
-    /// Whether throughput is back is looked at over so long.
+    /// Length of the windows in which throughput must be back.
     pub(super) fn probe_s(&self) -> f64 {
         2.0_f64.min(self.seconds / 8.0)
     }
 
-    /// About how long all of it takes, without loading.
+    /// Approximate length of the run, without loading.
     pub(super) fn all_s(&self) -> f64 {
         self.rounds as f64 * (4.0 * self.seconds + self.table_away_s()) + self.seconds
     }

@@ -1,12 +1,12 @@
-//! A worker of `percolator-bench fig10`: a process that drives the brokerage, with customers and a
-//! market of its own, as fast as its capacity allows. Requests are lines of JSON on stdin, and only
-//! the last is answered.
+//! Runs a worker of `percolator-bench fig10`: a process that drives the brokerage at its
+//! capacity, with customers and a market of its own. Requests are lines of JSON on stdin. Only
+//! the last has an answer.
 //!
 //! ```text
 //! {"pace": "free"}      as fast as it goes
-//! {"pace": RATE}        so many transactions a second: the capacity of this process
+//! {"pace": RATE}        RATE transactions a second: the capacity of this process
 //! {"pace": "halt"}      none
-//! {"end": true}         finishes what it is at; answered with what it did
+//! {"end": true}         finishes the current transactions; the answer is a report
 //! ```
 
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::system::shared_clock;
 
 use super::Fig10Worker;
 
-/// How many transactions a worker has under way: some are held up by locks, and the others must
-/// still reach its capacity.
+/// Transactions of a worker in flight: locks hold some of them up, and the others must still
+/// reach its capacity.
 const CLIENTS: usize = 8;
 
-/// How long after the death of a process others take it for dead: the time from which its locks can
-/// be resolved. A process that lives renews its token three times in this.
+/// Time after the death of a process until others take it for dead. From then on its locks can
+/// be resolved. A live process renews its token three times in this time.
 pub(super) const LIFETIME: Duration = Duration::from_secs(2);
 
-/// A client of the cluster.
+/// Connects a client to the cluster.
 pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percolator> {
     let address = Address::from_env(&format!("bigtable://{table}/bench/fig10"))?;
     let client = GrpcStore::open(&address, ClientOptions::default()).await?;
@@ -41,7 +41,7 @@ pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percola
     Ok(Percolator::connect(Arc::new(client), cluster).await?)
 }
 
-/// Works until it is told to end, or killed.
+/// Works until a request ends it, or until it is killed.
 pub(super) async fn run(place: &Fig10Worker) -> anyhow::Result<()> {
     let mut requests = requests();
     let log = Log::create(&place.log, shared_clock)?;
@@ -63,7 +63,7 @@ pub(super) async fn run(place: &Fig10Worker) -> anyhow::Result<()> {
                 anyhow::bail!("the clients ended before they were told to");
             }
         };
-        // Without whoever started it, there is nobody to work for.
+        // The starting process is gone, so there is no more work.
         let Some(line) = line else { return Ok(()) };
         let request: Value = serde_json::from_str(&line).context("a request on stdin")?;
         match (&request["pace"], request["pace"].as_f64()) {

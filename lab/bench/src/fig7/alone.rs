@@ -1,5 +1,5 @@
-//! One program on a repository of its own, for so many documents: a process that does nothing else,
-//! so that what a document takes can be counted.
+//! Runs one program on a repository of its own, for a given number of documents. The process
+//! does nothing else, so that the cost of a document can be counted.
 
 use std::path::Path;
 
@@ -10,13 +10,14 @@ use super::ours::{Ours, Served};
 use super::rivals::Rival;
 use crate::system::{Io, io};
 
-/// Who clusters documents alone: the engine's own arm, and ours.
+/// The programs that can run alone: the engine's arm, and ours.
 pub(crate) const ALONE: [&str; 2] = ["engine_document", "document"];
-/// One after the other: how many requests are committed together would depend on the machine.
+/// Documents come one at a time: otherwise the number of requests committed together would
+/// depend on the machine.
 const SERVED: Served = Served { durability: Durability::Buffered, workers: 1, loaders: 1 };
 
-/// Clusters a repository of so many documents and so many more. Returns what that asked of files,
-/// and how many documents are not where the rule puts them, if that is to be checked.
+/// Clusters a repository of `documents` and then `more`. Returns the file operations for the
+/// latter, and the number of wrongly clustered documents, if `check` asks for it.
 pub(crate) async fn alone(
     name: &str,
     dir: &Path,

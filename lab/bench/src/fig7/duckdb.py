@@ -1,6 +1,6 @@
 # Clusters documents by three keys with DuckDB, column by column or row by row; driven by
-# `percolator-bench fig7`. Arguments: threads, most memory, a directory for what does not fit it, and how many
-# bytes of a body each document has; none is carried column by column.
+# `percolator-bench fig7`. Arguments: threads, most memory, a directory for data beyond it, and the bytes of
+# each document's body. Column by column, no body is carried.
 #
 # One request a line on stdin, one answer a line on stdout, both JSON:
 #   {"base": CSV, "parquet": FILE}       stores the repository that each cycle begins with
@@ -14,7 +14,7 @@ import sys
 
 import duckdb
 
-# DuckDB draws a progress bar on stdout when a query takes long; stdout is for answers alone.
+# DuckDB draws a progress bar on stdout when a query takes long; stdout is only for answers.
 answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
 os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -46,7 +46,7 @@ def rows(arrivals, out):
     if arrivals:
         source += f" UNION ALL SELECT id, k1, k2, k3, {BODY} AS body FROM {csv(arrivals)}"
     passes = [quoted(os.path.join(scratch, f"pass{n}.parquet")) for n in (1, 2)]
-    # Whoever represents a document so far goes with it, with the keys that are still to come.
+    # The representative of a document so far goes with it, with the keys that are still to come.
     write(
         f"WITH docs AS ({source}), first AS (SELECT k1, min(id) AS cluster, arg_min(k2, id) AS c2, "
         "arg_min(k3, id) AS c3 FROM docs GROUP BY k1) "

@@ -1,8 +1,8 @@
-//! The column engine: DuckDB, in a Python process of its own.
+//! Runs the column engine: DuckDB, in a Python process of its own.
 //!
-//! Column by column it reads keys alone: bodies are in columns that no pass looks at, and are left
-//! out of the file. So it is the strongest recomputation from scratch. Row by row each pass takes
-//! the bodies along, as the row-wise batch does, which is to be no slower.
+//! By columns it reads only keys: no pass uses the bodies, so they are left out of the file.
+//! That is the strongest recomputation from scratch. By rows each pass also carries the bodies,
+//! like the row-wise batch, which must not be slower.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -16,16 +16,16 @@ use clustering::{BODY_BYTES, Corpus, Document, KEYS_AT_FIRST};
 use serde_json::{Value, json};
 
 const PROGRAM: &str = include_str!("duckdb.py");
-/// Memory that it may take.
+/// Most memory that DuckDB may take.
 const MEMORY: &str = "4GB";
-/// How to get it.
+/// The remedy if DuckDB is missing.
 const REMEDY: &str = "`python3 -m venv duckdb && duckdb/bin/pip install duckdb` gets it; then give \
                       --python duckdb/bin/python";
 
-/// What the batch over rows is called.
+/// The name of the batch over rows.
 pub(super) const ROWS_OF_DUCKDB: &str = "rows of DuckDB";
 
-/// What passes take along.
+/// The data that passes carry along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carried {
     Keys,
@@ -44,7 +44,7 @@ pub(super) struct DuckDb {
 }
 
 impl DuckDb {
-    /// Its version; or why it cannot be used, and what to do.
+    /// DuckDB's version, or the reason why it cannot be used and the remedy.
     pub(super) fn version(python: &str) -> Result<String, String> {
         let import = ["-c", "import duckdb; print(duckdb.__version__)"];
         let output = Command::new(python).args(import).stdin(Stdio::null()).output();
@@ -61,7 +61,7 @@ impl DuckDb {
         Err(format!("{python}: {why}; {REMEDY}"))
     }
 
-    /// Starts it with the repository that each cycle begins with.
+    /// Starts DuckDB with the repository with which each cycle begins.
     pub(super) fn start(
         python: &str,
         dir: &Path,
@@ -105,7 +105,7 @@ impl DuckDb {
         Ok(engine)
     }
 
-    /// The processor time that it has spent, as of its last answer.
+    /// The processor time spent until its last answer.
     pub(super) fn spent(&self) -> Arc<Mutex<Duration>> {
         self.spent.clone()
     }
@@ -159,9 +159,9 @@ impl Batch for DuckDb {
 
 impl Drop for DuckDb {
     fn drop(&mut self) {
-        // The end of its input ends it.
+        // The end of its input ends the process.
         self.requests.take();
-        // It is gone either way.
+        // The result does not matter, because the process is gone either way.
         let _ = self.child.wait();
     }
 }
@@ -190,7 +190,8 @@ mod tests {
         assert!(error.contains("/nonexistent/python") && error.contains("pip install"), "{error}");
     }
 
-    /// A module in DuckDB's place that draws on stdout, as DuckDB does when a query takes long.
+    /// A module in the place of DuckDB that draws on stdout, as DuckDB does during long
+    /// queries.
     #[test]
     fn what_is_drawn_on_stdout_is_no_answer() {
         const DRAWS: &str = "import os\nclass Error(Exception): pass\n\

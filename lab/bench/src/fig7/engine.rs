@@ -1,11 +1,11 @@
-//! The floor: the same cells as ours writes for each document, put straight into the engine
-//! beneath.
+//! Implements the floor: the cells that ours writes for each document, put straight into the
+//! engine beneath.
 //!
-//! One thread of a program that never dies writes a document with its notification in one batch;
-//! another one looks its keys up, and writes what it found out in a second batch that takes the
-//! notification away. There are no timestamps, locks, conflicts or snapshots, and nobody else may
-//! write; so no transactions over this engine can be as cheap, and what they are dearer by is what
-//! they cost.
+//! One thread writes each document with its notification in one batch. Another thread looks its
+//! keys up, and writes the result in a second batch, which also removes the notification. There
+//! are no timestamps, locks, conflicts or snapshots, and no other writer. The program must
+//! never crash. So no transactions over this engine can be as cheap, and the difference is
+//! their cost.
 
 use std::io;
 use std::path::Path;
@@ -17,26 +17,27 @@ use fjall::{
     AbstractTree, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
 };
 
-/// Memory for new cells of a keyspace, as a store's by default.
+/// Memory for new cells of a keyspace: a store's default.
 fn write_buffer() -> u64 {
     bigtable_fjall::Options::default().write_buffer_bytes
 }
 
-/// After how many documents full write buffers are looked for.
+/// Documents between two checks for full write buffers.
 const LOOKED_FOR_EVERY: usize = 256;
-/// How many documents that are loaded may wait to be clustered.
+/// Most loaded documents that wait to be clustered.
 const LOADED_MAX: usize = 256;
-/// How many of a keyspace may wait to be written out.
+/// Most sealed buffers of a keyspace that wait to be written out.
 const SEALED_MAX: usize = 3;
-/// What a write record has before its value: the version's timestamp, the start timestamp, flags.
+/// The bytes of a write record before its value: the version's timestamp, the start timestamp,
+/// flags.
 const RECORD: [u8; 17] = [1; 17];
-/// The column that says that a document was clustered.
+/// The column that marks a document as clustered.
 const ACK: &[u8] = b"ack:cluster/doc:keys";
-/// What a key has for its table and for its family.
+/// The bytes of a key for its table and for its family.
 const TABLE: u8 = 1;
 const FAMILY: u8 = 1;
 
-/// The engine's keyspaces that hold documents.
+/// The engine's keyspaces with the documents.
 pub(super) struct Engine {
     db: Database,
     /// Long values.
@@ -45,12 +46,12 @@ pub(super) struct Engine {
     newest: Keyspace,
     notify: Keyspace,
     corpus: Corpus,
-    /// How many documents there are.
+    /// Number of documents.
     documents: u64,
 }
 
 impl Engine {
-    /// Creates them in a directory, and clusters the documents that the repository begins with.
+    /// Creates the keyspaces in a directory, and clusters the initial documents.
     pub(super) fn create(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
         let cache = bigtable_fjall::Options::default().cache_bytes;
         let db = Database::builder(dir).cache_size(cache).worker_threads(1).open();
@@ -81,8 +82,8 @@ impl Engine {
         batch.commit()
     }
 
-    /// Has full write buffers written out, as stores do (`bigtable-fjall/src/upkeep/seal.rs`): left
-    /// to do it by itself the engine may cease to.
+    /// Seals full write buffers, as stores do (`bigtable-fjall/src/upkeep/seal.rs`). The engine
+    /// might otherwise stop sealing them by itself.
     fn seal_full(&self) -> fjall::Result<()> {
         for keyspace in [&self.data, &self.newest, &self.notify] {
             let behind = keyspace.sealed_memtable_count() >= SEALED_MAX;
@@ -95,7 +96,7 @@ impl Engine {
 
     fn join(&self, document: &Document) -> fjall::Result<()> {
         let row = document.row();
-        // What an observer is told of is where to look.
+        // Reads the observed cell, as an observer does after its notification.
         self.newest.get(column(row.as_bytes(), b"doc:keys"))?;
         let (mut found, mut missed) = (None, Vec::new());
         for (index, key) in (1_u8..).zip(document.keys).take(KEYS_AT_FIRST) {
@@ -122,7 +123,7 @@ impl Engine {
         batch.commit()
     }
 
-    /// Who represents a document, as it is stored, all of whose other cells must be there, too.
+    /// The stored cluster of a document. All other cells of the document must exist too.
     fn cluster(&self, id: u64) -> io::Result<u64> {
         let row = self.corpus.document(id).row();
         let get = |keyspace: &Keyspace, key| keyspace.get(key).map_err(io::Error::other);
@@ -153,7 +154,7 @@ impl Batch for Engine {
             let loader = scope.spawn(move || {
                 for document in arrivals {
                     this.load(document)?;
-                    // The other thread has ended with an error, and tells it.
+                    // The other thread has ended with an error, and reports it.
                     if loaded.send(document).is_err() {
                         break;
                     }
@@ -178,7 +179,7 @@ impl Batch for Engine {
     }
 }
 
-/// A document's record, as it is stored.
+/// The stored record of a document.
 fn keys(document: &Document) -> Vec<u8> {
     let numbers = std::iter::once(document.id).chain(document.keys);
     numbers.flat_map(u64::to_be_bytes).collect()

@@ -1,22 +1,23 @@
-//! A fourth clustering key, added while the repository is running (paper section 3.1: one more
-//! lookup for each document, where MapReduce needs one more pass over the repository).
+//! Adds a fourth clustering key to the running repository. By the paper's section 3.1 that
+//! takes one more lookup for each document, where MapReduce needs one more pass over the
+//! repository.
 
 use std::time::Duration;
 
 use super::Fig7;
 use super::ours::{Meter, Ours, Work};
 
-/// What part of the repository arrives while the key is being added.
+/// Divisor of the repository for the documents that arrive while the key is being added.
 const ARRIVING: u64 = 100;
 
-/// What it took.
+/// The cost of adding a key.
 #[derive(Debug)]
 pub(super) struct Fourth {
     /// New documents before, with three keys.
     pub(super) before: Work,
-    /// Bringing the documents that are there up to date, while others arrive.
+    /// Updating the existing documents while others arrive.
     pub(super) added: Work,
-    /// How many arrived meanwhile.
+    /// Number of documents that arrived meanwhile.
     pub(super) arrived: u64,
     /// New documents afterwards, with four keys.
     pub(super) after: Work,
@@ -44,7 +45,7 @@ pub(super) async fn run(ours: &mut Ours, settings: &Fig7) -> anyhow::Result<Four
     Ok(Fourth { before, added, arrived, after })
 }
 
-/// Loads documents, and waits for everything that follows from them.
+/// Loads documents, and waits until all their effects are done.
 async fn all(ours: &mut Ours, documents: u64) -> anyhow::Result<Work> {
     let meter = Meter::start(ours);
     ours.load(documents).await?;

@@ -1,4 +1,4 @@
-//! The repository under load: as fast as it goes, and at a given rate.
+//! Puts the repository under load: at its highest throughput, and at a given rate.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,19 +19,19 @@ use crate::spy::{Operations, Seen, Spy, Watch};
 use crate::statistics::{is_late, quantile};
 use crate::system;
 
-/// How many changes may wait for the workers while documents are loaded as fast as it goes.
+/// Most changes that wait for the workers while documents are loaded at full speed.
 const BACKLOG_MAX: usize = 1_000;
-/// How many documents are being written at a time at a given rate: arrivals do not wait for each
-/// other, but the machine is not to drown in them.
+/// Most documents being written at a given rate. Arrivals do not wait for each other, but their
+/// number must stay bounded.
 const WRITTEN_AT_ONCE: usize = 64;
-/// How often the generator looks at its clock at most. What came due meanwhile is sent at once.
+/// Longest sleep of the generator. Documents that became due meanwhile are sent at once.
 const TICK: Duration = Duration::from_micros(200);
-/// After how long without any progress a run is given up.
+/// Time without progress after which a run fails.
 const STUCK: Duration = Duration::from_secs(60);
-/// How often the backlog is looked at.
+/// Interval at which the backlog is read.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What some documents took.
+/// The cost of some documents.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
     pub(super) documents: u64,
@@ -50,35 +50,35 @@ impl Work {
         Some(self.documents as f64 / self.cpu?.as_secs_f64())
     }
 
-    /// A count for each document.
+    /// A count per document.
     pub(super) fn each(&self, count: u64) -> f64 {
         count as f64 / self.documents.max(1) as f64
     }
 }
 
-/// What became of documents that arrived at a rate.
+/// The results of documents that arrived at a rate.
 #[derive(Debug)]
 pub(super) struct Offered {
     pub(super) per_second: f64,
     pub(super) work: Work,
-    /// Seconds from when a document was due to when it was clustered, sorted.
+    /// Seconds from the due time of each document until it was clustered, sorted.
     pub(super) delays: Vec<f64>,
-    /// How many documents a second the backlog grew by, and how many waited in the end.
+    /// Growth of the backlog in documents a second, and the backlog at the end.
     pub(super) growth: f64,
     pub(super) backlog: u64,
-    /// The generator's own delays that half of the documents did not exceed, and 99 of 100.
+    /// The generator's own lateness, at the median and at the 99th percentile.
     pub(super) lateness: [Duration; 2],
 }
 
 impl Offered {
-    /// Whether the documents came faster than they were clustered.
+    /// True if documents arrived faster than they were clustered.
     pub(super) fn is_saturated(&self) -> bool {
-        // More than a hundredth of the rate, and more than a tenth of a second's arrivals: what
-        // waits varies by itself.
+        // More than a hundredth of the rate, and more than the arrivals of a tenth of a second,
+        // because the backlog also varies by itself.
         self.growth > 0.01 * self.per_second && self.backlog as f64 > 0.1 * self.per_second
     }
 
-    /// Whether the generator was too late for the delays to mean anything.
+    /// True if the generator was too late for the delays to be valid.
     pub(super) fn is_late(&self) -> bool {
         let delay = |share| quantile(&self.delays, share).unwrap_or(0.0);
         is_late(self.lateness.map(|late| late.as_secs_f64()), [0.5, 0.99].map(delay))
@@ -91,13 +91,13 @@ impl Offered {
     }
 }
 
-/// How a repository is served.
+/// The settings with which a repository is served.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Served {
     pub(super) durability: Durability,
-    /// How many documents are clustered at a time.
+    /// Number of documents that are clustered at a time.
     pub(super) workers: usize,
-    /// How many are written at a time when it is to go as fast as it can.
+    /// Number of documents that are written at a time at full speed.
     pub(super) loaders: u64,
 }
 
@@ -107,7 +107,7 @@ impl Served {
     }
 }
 
-/// A repository that is open, with its observers.
+/// An open repository with its observers.
 pub(super) struct Ours {
     pub(super) repository: Repository,
     pub(super) seen: Arc<Seen>,
@@ -120,7 +120,7 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    /// Opens the repository in a directory, which holds so many documents.
+    /// Opens the repository in a directory with this many documents.
     pub(super) async fn open(
         dir: &Path,
         served: Served,
@@ -170,8 +170,8 @@ impl Ours {
         Ok(meter.stop(self, documents))
     }
 
-    /// Lets documents arrive at a rate, whether or not they are served, and looks at those that are
-    /// due after a time of warming up.
+    /// Lets documents arrive at a rate, whether or not the repository keeps up. Measures those
+    /// that are due after a time for warming up.
     pub(super) async fn offer(
         &mut self,
         per_second: f64,
@@ -237,13 +237,13 @@ impl Ours {
         Ok(self.repository.verify(keys).await?)
     }
 
-    /// Closes it, so that its directory can be copied.
+    /// Closes the repository, so that its directory can be copied.
     pub(super) async fn close(self) {
         self.workers.stop().await;
     }
 }
 
-/// Waits until so many of the watched documents are clustered, or one failed.
+/// Waits until this many of the watched documents are clustered, or one has failed.
 async fn clustered(
     watch: &Watch,
     documents: u64,
@@ -267,7 +267,7 @@ async fn clustered(
     Ok(())
 }
 
-/// Counts from a moment on.
+/// Counts from its start.
 pub(super) struct Meter {
     started: Instant,
     cpu: Option<Duration>,
@@ -300,10 +300,10 @@ impl Meter {
     }
 }
 
-/// Documents on their way.
+/// Documents that arrive at a rate.
 #[derive(Debug, Default)]
 struct Arrivals {
-    /// When each is due, from the beginning.
+    /// The due time of each document, from the beginning.
     schedule: Vec<Duration>,
     sent: AtomicU64,
     error: Mutex<Option<percolator::Error>>,
@@ -315,7 +315,7 @@ impl Arrivals {
     }
 }
 
-/// Arrivals at random, at a rate: the times between them are exponentially distributed.
+/// Random arrivals at a rate, with exponentially distributed intervals.
 fn schedule(per_second: f64, length: Duration, seed: u64) -> Vec<Duration> {
     let mut random = SmallRng::seed_from_u64(seed);
     let (mut at, mut schedule) = (0.0, Vec::new());
@@ -328,8 +328,8 @@ fn schedule(per_second: f64, length: Duration, seed: u64) -> Vec<Duration> {
     }
 }
 
-/// Sends documents when they are due. It has a thread of its own, so that a busy runtime does not
-/// slow down what is to be offered to it.
+/// Sends documents when they are due. It runs on a thread of its own, so that a busy runtime
+/// does not slow the arrivals down.
 struct Generator {
     arrivals: Arc<Arrivals>,
     repository: Repository,
@@ -340,7 +340,7 @@ struct Generator {
 }
 
 impl Generator {
-    /// Returns how late each document was sent.
+    /// Sends all documents, and returns the lateness of each.
     fn run(self) -> Vec<Duration> {
         let permits = Arc::new(Semaphore::new(WRITTEN_AT_ONCE));
         let mut lateness = Vec::with_capacity(self.arrivals.schedule.len());
@@ -368,7 +368,7 @@ impl Generator {
     }
 }
 
-/// The slope of the straight line nearest to the points; zero of fewer than two.
+/// The slope of the regression line; zero for fewer than two points.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let n = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -378,7 +378,7 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     if across > 0.0 { along / across } else { 0.0 }
 }
 
-/// Copies a repository that is closed.
+/// Copies a closed repository.
 pub(super) fn copy(from: &Path, to: PathBuf) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(&to)?;
     for entry in std::fs::read_dir(from)? {

@@ -1,35 +1,35 @@
-//! The paper's own points: read from its text, and from its Figure 7 to about a pixel.
+//! Lists the paper's own points: read from its text, and from its Figure 7 to about a pixel.
 
 use crate::plot::Point;
 
-/// How often an hour its three passes fit: they took 20 minutes.
+/// Runs of the paper's three passes an hour: they took 20 minutes.
 const PASSES_AN_HOUR: f64 = 3.0;
-/// Where its Percolator no longer keeps up, in parts of the repository an hour.
+/// Rate at which the paper's Percolator no longer keeps up, in repositories an hour.
 const KNEE_AN_HOUR: f64 = 0.40;
-/// The throughput of its Percolator over that of its MapReduces.
+/// The throughput of the paper's Percolator over that of its MapReduces.
 pub(super) const RATIO: f64 = 0.133;
-/// How often the delay of its Percolator goes into that of its MapReduces, at 1 % an hour.
+/// The delay of the paper's MapReduces over that of its Percolator, at 1 % an hour.
 pub(super) const DELAY_RATIO: f64 = 1000.0;
-/// Individual operations on its store for each document.
+/// Operations on the paper's store for each document.
 pub(super) const OPERATIONS: f64 = 50.0;
 
-/// A crawl rate in percent of the repository an hour, as a share in percent for the time of three
-/// passes.
+/// Converts a crawl rate from percent of the repository an hour to percent during three passes.
 fn share(percent_an_hour: f64) -> f64 {
     percent_an_hour / PASSES_AN_HOUR
 }
 
-/// The knee, in percent for the time of three passes.
+/// The knee, in percent during three passes.
 pub(super) fn knee() -> f64 {
     share(KNEE_AN_HOUR * 100.0)
 }
 
-/// A point at so many percent of the repository an hour.
+/// A point at this percentage of the repository an hour.
 fn at(percent_an_hour: f64, median: f64) -> Point {
     Point::at(share(percent_an_hour), median)
 }
 
-/// Its Percolator: the median; with 5th and 95th percentile where they can be told from it.
+/// The paper's Percolator: the median, with the 5th and 95th percentile where the figure shows
+/// them.
 pub(super) fn percolator() -> Vec<Point> {
     vec![
         at(1.0, 2.0),
@@ -40,7 +40,7 @@ pub(super) fn percolator() -> Vec<Point> {
     ]
 }
 
-/// Its MapReduces: the median of three runs, with the least and the most.
+/// The paper's MapReduces: the median of three runs, with the least and the most.
 pub(super) fn map_reduce() -> Vec<Point> {
     vec![
         at(0.1, 2231.0).between(1932.0, 2273.0),

@@ -1,4 +1,4 @@
-//! The figures of `percolator-bench fig7`, and its plots.
+//! Computes the figures of `percolator-bench fig7`, and its plots.
 
 use percolator_cli::output::grouped;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::statistics::{Estimate, quantile};
 /// Most operations on the store for each document.
 const OPERATIONS_MAX: f64 = 12.0;
 
-/// An estimate over the rounds.
+/// Estimates a quantity from its values in all rounds.
 fn over_rounds(
     settings: &Fig7,
     result: &Outcome,
@@ -65,8 +65,8 @@ fn figures(settings: &Fig7, result: &Outcome) -> Vec<Figure> {
     figures
 }
 
-/// What others come to beside the rival that ours is held to: the floor, which transactions over it
-/// cannot be cheaper than, and the yardstick, than which that rival is to be no slower.
+/// Figures of the other programs. The floor is a lower bound on the cost of transactions over
+/// it. The yardstick checks the rival that our goals compare with, which must not be slower.
 fn beside_figures(settings: &Fig7, result: &Outcome) -> Vec<Figure> {
     let goal = result.goal;
     let at = |purpose| result.rivals.iter().position(|rival| rival.is(purpose));
@@ -115,7 +115,7 @@ fn delay_at(result: &Outcome, rate: usize) -> Option<f64> {
     quantile(&result.offered.get(rate)?.1.delays, 0.5)
 }
 
-/// The highest share that was kept up with, and the lowest that was not.
+/// The highest share at which ours kept up, and the lowest at which it did not.
 fn knee(result: &Outcome) -> (Option<f64>, Option<f64>) {
     let above = result.offered.iter().find(|(_, o)| o.is_saturated()).map(|(share, _)| *share);
     let below = result.offered.iter().map(|(share, _)| *share);

@@ -1,4 +1,5 @@
-//! Batch programs, run over and over: each cycle takes what has arrived during the one before.
+//! Runs batch programs in cycles: each cycle takes the documents that arrived during the one
+//! before.
 
 use std::io;
 use std::ops::Range;
@@ -13,45 +14,45 @@ use super::engine::Engine;
 use crate::statistics::quantile;
 use crate::system;
 
-/// How many cycles there are at least at each crawl rate.
+/// Fewest cycles at each crawl rate.
 const CYCLES: usize = 3;
-/// Of how many parts of the repository a bulk cycle of those is one that look at new documents
-/// alone.
+/// Divisor of the repository for the size of a bulk cycle, in programs that read only new
+/// documents.
 const NEW_PART: u64 = 20;
 
-/// What a rival is measured for.
+/// The purpose of measuring a rival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Ours is held to it: the goals are about it.
+    /// The goals compare ours with this rival.
     Goal,
-    /// It is another way to do the same in batches.
+    /// Another way to do the same in batches.
     Peer,
-    /// It is what the goal's rival is held to, so that ours has no straw man beside it. It is asked
-    /// how many documents at most, and nothing of crawl rates.
+    /// The goal's rival must not be slower than this, so that ours has no straw man beside it.
+    /// Only its highest throughput is measured, without crawl rates.
     Yardstick,
-    /// It is the floor, which transactions cannot be cheaper than: it is asked how many documents
-    /// at most, and nothing of crawl rates.
+    /// A lower bound on the cost of transactions. Only its highest throughput is measured,
+    /// without crawl rates.
     Floor,
 }
 
-/// What is known of a rival.
+/// The properties of a rival.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Traits {
-    /// What it does, in words.
+    /// A description of its work.
     pub(super) label: &'static str,
     pub(super) purpose: Purpose,
-    /// Whether what arrived stays for the next cycle. Otherwise each begins with the same
-    /// repository: it is held at one size, as the paper holds it.
+    /// True if arrived documents stay for the next cycle. Otherwise each cycle begins with the
+    /// same repository, whose size stays constant as in the paper.
     pub(super) keeps: bool,
 }
 
 impl Traits {
-    /// Whether a cycle goes over the whole repository.
+    /// True if a cycle reads the whole repository.
     pub(super) fn goes_over_all(self) -> bool {
         !self.keeps
     }
 
-    /// Whether it is measured at crawl rates.
+    /// True if the rival is measured at crawl rates.
     pub(super) fn is_swept(self) -> bool {
         matches!(self.purpose, Purpose::Goal | Purpose::Peer)
     }
@@ -61,18 +62,18 @@ impl Traits {
 pub(super) struct Rival {
     batch: Box<dyn Batch>,
     pub(super) traits: Traits,
-    /// Processor time so far, of whoever does the work.
+    /// Processor time so far, of the process that does the work.
     cpu: Box<dyn Fn() -> Option<Duration>>,
     corpus: Corpus,
     documents: u64,
-    /// The ids of the last cycle's arrivals, or of all of them if they stay.
+    /// The ids of the last cycle's arrivals, or of all arrivals if they stay.
     arrived: Range<u64>,
 }
 
 /// One cycle.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cycle {
-    /// Documents that it went over.
+    /// Number of documents that the cycle processed.
     pub(super) documents: u64,
     pub(super) elapsed: Duration,
     pub(super) cpu: Option<Duration>,
@@ -88,18 +89,18 @@ impl Cycle {
     }
 }
 
-/// Cycles at one crawl rate.
+/// The cycles at one crawl rate.
 #[derive(Debug)]
 pub(super) struct Cycled {
     pub(super) per_second: f64,
-    /// Seconds from when a document arrived to the end of the cycle that took it, sorted.
+    /// Seconds from the arrival of each document to the end of the cycle that took it, sorted.
     pub(super) delays: Vec<f64>,
     /// The median of each cycle, sorted.
     pub(super) medians: Vec<f64>,
 }
 
 impl Rival {
-    /// The row-wise batch in a directory of its own.
+    /// The row-wise batch, in a directory of its own.
     pub(super) fn rows(
         dir: &Path,
         corpus: Corpus,
@@ -118,7 +119,7 @@ impl Rival {
         Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
     }
 
-    /// The delta batch in a directory of its own.
+    /// The delta batch, in a directory of its own.
     pub(super) fn delta(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
         let batch = Box::new(DeltaBatch::create(dir, corpus, documents)?);
         let label = "batch of new documents alone, tables in memory";
@@ -134,7 +135,7 @@ impl Rival {
         Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
     }
 
-    /// The column engine in a process of its own.
+    /// The column engine, in a process of its own.
     pub(super) fn duckdb(engine: DuckDb, corpus: Corpus, documents: u64) -> Self {
         let spent = engine.spent();
         let cpu = Box::new(move || spent.lock().ok().map(|spent| *spent));
@@ -162,14 +163,14 @@ impl Rival {
         self.batch.name()
     }
 
-    /// One cycle as fast as it goes: over the whole repository, or, of those that look at new
-    /// documents alone, with a twentieth of that many.
+    /// Runs one cycle at full speed over the whole repository. If the rival reads only new
+    /// documents, it gets a twentieth of that number.
     pub(super) fn bulk(&mut self) -> io::Result<Cycle> {
         let new = if self.traits.keeps { self.documents / NEW_PART } else { 0 };
         self.cycle(new).map(|(cycle, _)| cycle)
     }
 
-    /// A cycle with so many arrivals; and when it ended.
+    /// Runs a cycle with this many arrivals. Also returns the time of its end.
     pub(super) fn cycle(&mut self, arrivals: u64) -> io::Result<(Cycle, Instant)> {
         let from = if self.traits.keeps { self.arrived.end } else { self.documents };
         let arriving = from..from + arrivals;
@@ -184,16 +185,17 @@ impl Rival {
         Ok((Cycle { documents: base + arrivals, elapsed: ended - started, cpu }, ended))
     }
 
-    /// Cycle after cycle while documents arrive at a rate, for this long and three cycles at least.
+    /// Runs cycles while documents arrive at a rate, for at least this long and at least three
+    /// cycles.
     pub(super) fn cycles(&mut self, per_second: f64, least: Duration) -> io::Result<Cycled> {
-        // What arrives during this one is the first cycle's.
+        // The documents that arrive during this cycle belong to the first measured one.
         let started = Instant::now();
         let due = |n: u64| Duration::from_secs_f64(n as f64 / per_second);
         self.cycle(0)?;
         let mut taken = 0;
         let (mut delays, mut medians) = (Vec::new(), Vec::new());
         while medians.len() < CYCLES || started.elapsed() < least {
-            // A document arrived; with less there is nothing to do.
+            // Waits until at least one document has arrived.
             std::thread::sleep(due(taken + 1).saturating_sub(started.elapsed()));
             let arrived = (started.elapsed().as_secs_f64() * per_second) as u64;
             let arrived = arrived.max(taken + 1);
@@ -210,7 +212,7 @@ impl Rival {
         Ok(Cycled { per_second, delays, medians })
     }
 
-    /// How many documents are in another cluster than the rule puts them in.
+    /// Number of documents whose cluster differs from the rule's.
     pub(super) fn wrong(&mut self) -> io::Result<u64> {
         let ids = (0..self.documents).chain(self.arrived.clone());
         let documents: Vec<Document> = ids.map(|id| self.corpus.document(id)).collect();

@@ -1,5 +1,5 @@
-//! One arm on a copy of its own, for so many operations: a process that does nothing else, so that
-//! what it takes can be counted.
+//! Runs one arm on a copy of its own, for a given number of operations. The process does
+//! nothing else, so that their cost can be counted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::caller::{Caller, TEN, Work};
 use super::cells::{Cells, Held, Place};
 use super::embedded::{Switches, bare, packs, raw, transactions, twice, two_phases};
 
-/// Arms that can be alone, reads first.
+/// The arms that can run alone, reads first.
 pub(crate) const ALONE: [&str; 14] = [
     "fjall_get",
     "raw_get",
@@ -30,7 +30,7 @@ pub(crate) const ALONE: [&str; 14] = [
     "paper_faithful",
 ];
 
-/// Where an arm's cells lie, in an empty directory, and what it does to them.
+/// The place of an arm's cells, in an empty directory, and the arm's operation.
 async fn arm(name: &str, dir: &Path) -> anyhow::Result<(Place, Work)> {
     let sets_raw =
         async |newest_apart| raw(&*Switches::ALL.open(dir)?, "cells", newest_apart).await;
@@ -59,8 +59,8 @@ async fn arm(name: &str, dir: &Path) -> anyhow::Result<(Place, Work)> {
     })
 }
 
-/// Loads so many cells and does so many operations, and reads every cell in the end; returns how
-/// many reads were wrong. Ten cells in a transaction are ten operations.
+/// Loads cells and does operations, and reads every cell at the end. Returns the number of
+/// wrong reads. Ten cells in a transaction count as ten operations.
 pub(crate) async fn alone(
     name: &str,
     dir: &Path,

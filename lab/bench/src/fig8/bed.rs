@@ -1,4 +1,4 @@
-//! All copies of the cells, and the arms that read and write them.
+//! Creates all copies of the cells, and the arms that read and write them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::Turns;
 use crate::server::Server;
 use crate::turns::{Others, Start};
 
-/// Fewer cells are loaded where each takes a request of its own.
+/// Most cells where loading each takes a request of its own.
 pub(super) const FEWER_CELLS_MAX: usize = 10_000;
 
-/// What is done over and over in a turn.
+/// The repeated operation of a turn.
 pub(super) struct Arm {
     pub(super) name: &'static str,
     pub(super) operation: &'static str,
@@ -35,10 +35,10 @@ pub(super) struct Arm {
     beside: Option<Beside>,
 }
 
-/// Everything that arms work on.
+/// All copies and arms, with their servers.
 pub(super) struct Bed {
     pub(super) arms: Vec<Arm>,
-    /// What was left out, and how to get it.
+    /// The parts that were left out, each with the remedy.
     pub(super) missing: Vec<String>,
     keys: Arc<Vec<bigtable::RowKey>>,
     fewer: Arc<Vec<bigtable::RowKey>>,
@@ -100,7 +100,7 @@ impl Bed {
         copies.into_iter().map(|cells| &**cells).collect()
     }
 
-    /// The beginning of an arm's turn.
+    /// Starts an arm's turn.
     pub(super) fn start(&self, arm: &Arm) -> Start<'_> {
         Start::beside(match (arm.beside, &self.server, &self.emulator) {
             (Some(Beside::Server), Some(server), _) => Others::Server(server),
@@ -124,13 +124,13 @@ impl Bed {
         Ok(Arc::new(cells))
     }
 
-    /// An arm with one caller.
+    /// Adds an arm with one caller.
     fn arm(&mut self, name: &'static str, cells: &Arc<Cells>, work: Work, operation: &'static str) {
         let cells = cells.clone();
         self.arms.push(Arm { name, operation, work, callers: 1, cells, beside: None });
     }
 
-    /// An arm with many callers.
+    /// Adds an arm with many callers.
     fn many(
         &mut self,
         name: &'static str,
@@ -142,7 +142,7 @@ impl Bed {
         self.arms.push(Arm { name, operation, work, callers, cells, beside: None });
     }
 
-    /// What survives the end of the process.
+    /// Adds the arms whose writes survive the end of the process.
     async fn buffered(&mut self, dir: &Path) -> anyhow::Result<()> {
         let at = |name: &str| dir.join(name);
         let engine = self.copy(bare(&at("fjall"), false)?).await?;
@@ -193,7 +193,7 @@ impl Bed {
         Ok(())
     }
 
-    /// A copy in a store of its own, so that no other's cells lie between its cells.
+    /// Creates a copy in a store of its own, so that no other cells lie between its cells.
     async fn alone(
         &mut self,
         dir: &Path,
@@ -205,7 +205,7 @@ impl Bed {
         self.copy(transactions(&db, options, "cells").await?).await
     }
 
-    /// The steps of the ladder below the default.
+    /// Adds the steps of the ladder below the default.
     async fn ladder(&mut self, dir: &Path) -> anyhow::Result<()> {
         let (all, paper) = (Switches::ALL, Switches::PAPER);
         let apart = Switches { newest_apart: true, ..paper };
@@ -229,7 +229,7 @@ impl Bed {
         Ok(())
     }
 
-    /// What survives a power cut.
+    /// Adds the arms whose writes survive a power cut.
     async fn synced(&mut self, dir: &Path) -> anyhow::Result<()> {
         let at = |name: &str| dir.join(name);
         let engine = self.smaller_copy(bare(&at("fjall-sync"), true)?).await?;
@@ -261,7 +261,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Our server, a process of its own.
+    /// Adds the arms of our server, in a process of its own.
     async fn served(&mut self) -> anyhow::Result<()> {
         let server = Server::start("table", &["--durability", "buffered"])?;
         let tables = remote::tables(server.address()).await?;
@@ -301,7 +301,7 @@ impl Bed {
         Ok(())
     }
 
-    /// PostgreSQL, a process for each connection.
+    /// Adds the arms of PostgreSQL, with a process for each connection.
     async fn relational(&mut self) -> anyhow::Result<()> {
         let programs = match tpce::postgres::Server::find() {
             Ok(programs) => programs,

@@ -1,4 +1,4 @@
-//! A caller that reads and writes cells over and over, and what it does.
+//! Implements a caller that repeatedly reads or writes cells.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,46 +9,46 @@ use rand::rngs::SmallRng;
 use super::cells::{Cells, Held};
 use crate::turns::nanos;
 
-/// Most cells. Whether they stay in memory is looked at in the end.
+/// Most cells. At the end the benchmark checks that they stayed in memory.
 pub(crate) const CELLS_MAX: usize = 1_000_000;
 
-/// How many cells a larger transaction writes, each in a row of its own.
+/// Number of cells that a larger transaction writes, each in a row of its own.
 pub(crate) const TEN: usize = 10;
 
-/// How many operations one of many callers does before others have their turn.
+/// Operations of one of many callers before others run.
 pub(super) const YIELD_EVERY: usize = 16;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     Get,
     SnapshotGet,
     BeginGet,
     Set,
-    /// Ten cells; counted in cells.
+    /// Writes ten cells; counted in cells.
     SetTen,
 }
 
 impl Work {
-    /// How many operations it counts as.
+    /// Number of operations that it counts as.
     pub(super) fn counts(self) -> u64 {
         if self == Work::SetTen { TEN as u64 } else { 1 }
     }
 }
 
-/// Works on cells of its own.
+/// A caller that works on cells of its own.
 pub(super) struct Caller {
     pub(super) cells: Arc<Cells>,
     pub(super) number: usize,
-    /// How many callers share the cells.
+    /// Number of callers that share the cells.
     pub(super) of: usize,
     pub(super) random: SmallRng,
     pub(super) held: Held,
 }
 
 impl Caller {
-    /// Works on random cells for this long. One reading of the clock ends an operation and begins
-    /// the next, the drawing of the cell included.
+    /// Works on random cells for this long. One reading of the clock ends an operation and
+    /// begins the next, which includes the drawing of the cell.
     pub(super) async fn call(
         &mut self,
         work: Work,
@@ -60,7 +60,8 @@ impl Caller {
         while last < length {
             done += 1;
             if self.of > 1 && done.is_multiple_of(YIELD_EVERY) {
-                // Gets of a store in this process wait for nothing, and others would have no turn.
+                // Gets of a store in this process never wait, so without this no other caller
+                // would run.
                 tokio::task::yield_now().await;
                 last = since.elapsed();
             }
@@ -72,7 +73,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Works on random cells once.
+    /// Does one operation on random cells.
     pub(super) async fn one(&mut self, work: Work) -> anyhow::Result<()> {
         let own = self.cells.len() / self.of;
         let first = self.random.random_range(0..own);

@@ -1,7 +1,7 @@
-//! One copy of the cells, wherever it lies, and what was written to it last.
+//! Implements one copy of the cells in any store, and remembers the last write of each.
 //!
-//! Each cell's value carries the cell's number and how often the cell was written, so that a read
-//! that returns anything else is noticed. Callers that write at the same time share no cell.
+//! Each cell's value contains the cell's number and the number of its writes, so that a wrong
+//! read is noticed. Callers that write at the same time share no cell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,54 +15,54 @@ use rand::rngs::SmallRng;
 
 use super::postgres::Rows;
 
-/// Length of a key.
+/// Length of a key, in bytes.
 pub(super) const KEY_BYTES: usize = 24;
-/// Length of a value.
+/// Length of a value, in bytes.
 pub(super) const VALUE_BYTES: usize = 100;
-/// The family of cells that are no transactions'.
+/// The family of raw cells, with the newest version apart.
 pub(super) const NEWEST: Family = Family::from_static("newest");
-/// The family of what stands for locks.
+/// The family of cells that imitate locks.
 pub(super) const LOCKS: Family = Family::from_static("locks");
-/// The same, where the newest version does not lie apart from older ones.
+/// The family of raw cells, with all versions together.
 pub(super) const VERSIONS: Family = Family::from_static("versions");
 
 const QUALIFIER: &[u8] = b"v";
 const COLUMN: Column = Column::literal("v");
-/// What our store adds to each version that it puts together with others.
+/// Bytes that our store adds to each version in a pack.
 const STAMP_BYTES: usize = 8;
-/// How many cells are loaded at once.
+/// Most cells that are loaded at once.
 const LOAD_AT_ONCE: usize = 1000;
 
-/// Where cells lie, and how they are reached.
+/// The place of the cells, and the way to reach them.
 pub(super) enum Place {
     /// A keyspace of the bare engine.
     Fjall { db: fjall::Database, keyspace: fjall::Keyspace, sync: bool },
-    /// Keyspaces of the bare engine that get what a raw write of ours puts: the newest versions of
-    /// a cell together, and those that find no room there any more.
+    /// Keyspaces of the bare engine with the writes of our raw table. One holds the newest
+    /// versions of a cell together, the other the versions that no longer fit there.
     Packs {
         db: fjall::Database,
         newest: fjall::Keyspace,
         history: fjall::Keyspace,
-        /// How many are together.
+        /// Number of versions held together.
         versions: usize,
     },
-    /// A keyspace with the engine's own transactions, optimistic ones.
+    /// A keyspace with the engine's own optimistic transactions.
     Optimistic {
         db: fjall::OptimisticTxDatabase,
         keyspace: fjall::OptimisticTxKeyspace,
         sync: bool,
     },
-    /// The same with transactions that take turns.
+    /// A keyspace with the engine's own transactions that take turns.
     SingleWriter {
         db: fjall::SingleWriterTxDatabase,
         keyspace: fjall::SingleWriterTxKeyspace,
         sync: bool,
     },
-    /// A table of the store beneath the transactions, and the family of it.
+    /// A table of the store beneath the transactions, and its family.
     Raw { table: Arc<dyn bigtable::Table>, family: Family },
-    /// The same, where each write is two: what the two phases of a transaction put and remove.
+    /// The same, where each write is two mutations: those of a transaction's two phases.
     Twice { table: Arc<dyn bigtable::Table> },
-    /// A table of transactions.
+    /// A table with transactions.
     Percolator { client: Client, table: percolator::Table },
     /// A table of PostgreSQL.
     Postgres(Rows),
@@ -72,17 +72,17 @@ pub(super) enum Place {
 pub(super) struct Cells {
     place: Place,
     keys: Arc<Vec<RowKey>>,
-    /// How often each cell was written.
+    /// Number of writes of each cell.
     written: Vec<AtomicU64>,
-    /// Reads that returned something else than was written.
+    /// Reads that returned something other than the last write.
     wrong: AtomicU64,
 }
 
-/// How many cells a caller reads at one snapshot.
+/// Number of cells that a caller reads at one snapshot.
 const GETS_A_SNAPSHOT: usize = 100;
 
-/// A caller's snapshot: the paper's Figure 8 does not count timestamps. Nothing is written while an
-/// arm reads, so it is of the present.
+/// A caller's snapshot, used several times because the paper's Figure 8 does not count
+/// timestamps. Nothing is written while an arm reads, so the snapshot stays current.
 #[derive(Debug, Default)]
 pub(super) struct Held(Option<(Snapshot, usize)>);
 
@@ -97,12 +97,12 @@ impl Held {
     }
 }
 
-/// How many versions of a cell lie together in a store with these options.
+/// Number of versions of a cell that a store with these options keeps together.
 pub(super) fn pack_versions(options: &bigtable_fjall::Options) -> usize {
     options.pack_versions_max.min(options.pack_bytes_max / (STAMP_BYTES + VALUE_BYTES)).max(1)
 }
 
-/// Bytes as many as so many versions that were written before.
+/// Bytes that stand for this many older versions.
 fn older_versions(count: usize, random: &mut SmallRng) -> Vec<u8> {
     let mut versions = vec![0; count * (STAMP_BYTES + VALUE_BYTES)];
     random.fill_bytes(&mut versions);
@@ -115,7 +115,7 @@ impl Cells {
         Cells { place, keys: keys.clone(), written, wrong: AtomicU64::new(0) }
     }
 
-    /// Keys for so many cells.
+    /// Keys for this many cells.
     pub(super) fn keys(count: usize) -> Arc<Vec<RowKey>> {
         Arc::new((0..count).map(|cell| RowKey::from(format!("{cell:0KEY_BYTES$}"))).collect())
     }
@@ -128,7 +128,7 @@ impl Cells {
         self.wrong.load(Ordering::Relaxed)
     }
 
-    /// Writes every cell once, many at once and not more durably than that takes.
+    /// Writes every cell once, many at a time, and no more durably than loading needs.
     pub(super) async fn load(&self, random: &mut SmallRng) -> anyhow::Result<()> {
         for first in (0..self.len()).step_by(LOAD_AT_ONCE) {
             let cells: Vec<usize> = (first..(first + LOAD_AT_ONCE).min(self.len())).collect();
@@ -170,7 +170,7 @@ impl Cells {
                 for &cell in cells {
                     tx.insert(keyspace, self.keys[cell].as_bytes(), self.value(cell, random));
                 }
-                // Nothing else writes meanwhile.
+                // Nothing else writes meanwhile, so there is no conflict.
                 tx.commit()??;
             }
             Place::SingleWriter { db, keyspace, .. } => {
@@ -197,7 +197,7 @@ impl Cells {
         value
     }
 
-    /// Notes a read whose value is not the last one written.
+    /// Counts a read whose value is not the last one written.
     fn check(&self, cell: usize, value: Option<&[u8]>) {
         let written = self.written[cell].load(Ordering::Relaxed);
         let right = value.is_some_and(|value| {
@@ -217,7 +217,7 @@ impl Cells {
         Mutation::set(family.clone(), QUALIFIER, version, value)
     }
 
-    /// Reads the newest version of a cell; of transactions, at a snapshot.
+    /// Reads the newest version of a cell; in a table with transactions, at a snapshot.
     pub(super) async fn get(
         &self,
         cell: usize,
@@ -264,12 +264,12 @@ impl Cells {
         Ok(())
     }
 
-    /// Takes a snapshot and reads a cell at it.
+    /// Takes a snapshot, and reads a cell at it.
     pub(super) async fn snapshot_get(&self, cell: usize) -> anyhow::Result<()> {
         self.get(cell, 0, &mut Held::default()).await
     }
 
-    /// Begins a transaction and reads a cell in it.
+    /// Begins a transaction, and reads a cell in it.
     pub(super) async fn begin_get(&self, cell: usize) -> anyhow::Result<()> {
         let Place::Percolator { client, table } = &self.place else {
             anyhow::bail!("there are no transactions to begin")
@@ -280,7 +280,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Writes these cells: in one transaction, or one after the other where there are none.
+    /// Writes these cells: in one transaction, or one after another where there are none.
     pub(super) async fn set(
         &self,
         cells: &[usize],
@@ -312,7 +312,7 @@ impl Cells {
         let mode = |sync: bool| if sync { PersistMode::SyncData } else { PersistMode::Buffer };
         match &self.place {
             Place::Fjall { db, keyspace, sync } => {
-                // An insert alone survives the end of the process.
+                // An insert survives the end of the process without a sync.
                 keyspace.insert(key, self.value(cell, random))?;
                 if *sync {
                     db.persist(PersistMode::SyncData)?;
@@ -323,7 +323,8 @@ impl Cells {
                 let written = self.written[cell].load(Ordering::Relaxed);
                 let before = (written - 1) as usize % versions;
                 let older = older_versions(before, random);
-                // The stamp goes first in a pack of ours; here, where values are compared.
+                // Our packs have the stamp first. Here the value comes first, because reads
+                // compare it.
                 let pack = [&value[..], &[0; STAMP_BYTES], &older].concat();
                 if before == 0 && written > 1 {
                     let mut batch = db.batch().durability(Some(PersistMode::Buffer));
@@ -338,7 +339,7 @@ impl Cells {
             Place::Optimistic { db, keyspace, sync } => {
                 let mut tx = db.write_tx()?.durability(Some(mode(*sync)));
                 tx.insert(keyspace, key, self.value(cell, random));
-                // Nothing else writes meanwhile.
+                // Nothing else writes meanwhile, so there is no conflict.
                 tx.commit()??;
             }
             Place::SingleWriter { db, keyspace, sync } => {

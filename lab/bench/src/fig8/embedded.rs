@@ -1,11 +1,11 @@
-//! The stores in this process, and which of their optimisations are on.
+//! Opens the stores in this process, each with its set of optimisations.
 //!
 //! ```text
-//!   paper_faithful     as the paper has it: all versions of a column together, nothing remembered
-//!   with_newest_apart  newest versions lie apart
-//!   main               everything on; beside the raw tables. So are `ten`, `two_phases` and
-//!                      `with_memory`, whose clients differ
-//!   sync               the same, and what is acknowledged survives a power cut
+//!   paper_faithful     the paper's form: all versions of a column together, nothing cached
+//!   with_newest_apart  the newest versions apart from older ones
+//!   main               all optimisations, in one store with the raw tables. `ten`, `two_phases`
+//!                      and `with_memory` have the same, and differ in their clients
+//!   sync               the same, and acknowledged changes survive a power cut
 //!   sync-alone         the same, and every change is synced by itself
 //! ```
 
@@ -26,19 +26,19 @@ use super::cells::{NEWEST, Place, VERSIONS, pack_versions};
 const WRITE_BUFFER_BYTES: u64 = 64 << 20;
 /// Memory for blocks read from disk, in each engine.
 pub(super) const CACHE_BYTES: u64 = 128 << 20;
-/// What the committer remembers: all cells of all copies in one store, as the paper's were all
-/// cached.
+/// Memory for the committer's cache: all cells of all copies in one store, because the paper's
+/// were all cached.
 const RECENT_BYTES: usize = 256 << 20;
 
-/// What a store does beyond the least.
+/// The optimisations of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Switches {
     pub(super) sync: bool,
-    /// Newest write records lie apart from older ones.
+    /// Stores the newest write records apart from older ones.
     pub(super) newest_apart: bool,
-    /// The committer remembers newest versions.
+    /// Caches newest versions in the committer.
     pub(super) remembers: bool,
-    /// Changes that come at the same time share one batch and one sync.
+    /// Commits simultaneous changes in one batch with one sync.
     pub(super) groups: bool,
 }
 
@@ -66,7 +66,8 @@ impl Switches {
     }
 }
 
-/// A client that commits in the paper's two phases, with short values inside its records or not.
+/// The options of a client that commits in the paper's two phases, with short values in its
+/// records or not.
 pub(super) fn two_phases(short_values: bool) -> Options {
     let all = Options::default();
     Options {
@@ -76,7 +77,7 @@ pub(super) fn two_phases(short_values: bool) -> Options {
     }
 }
 
-/// A table of transactions, through a client of its own.
+/// Opens a table with transactions, through a client of its own.
 pub(super) async fn transactions(
     db: &Percolator,
     options: Options,
@@ -87,7 +88,7 @@ pub(super) async fn transactions(
     Ok(Place::Percolator { client, table })
 }
 
-/// A table of the store beneath.
+/// Opens a table of the store beneath.
 pub(super) async fn raw(
     store: &dyn Store,
     name: &str,
@@ -102,23 +103,23 @@ pub(super) async fn raw(
     Ok(Place::Raw { table, family })
 }
 
-/// A table of the store beneath, for what two phases put and remove.
+/// Opens a table of the store beneath, for the mutations of two phases.
 pub(super) async fn twice(store: &dyn Store, name: &str) -> anyhow::Result<Place> {
-    // As the locks of transactions lie.
+    // In the same layout as the locks of transactions.
     let locks = LocalityGroup::in_memory("locks", OnFull::Refuse { cells_max: CELLS_MAX });
     let newest = LocalityGroup::on_disk("newest", Layout::NewestFirst);
     let table = store.open_table(name, &TableSchema { groups: vec![locks, newest] }).await?;
     Ok(Place::Twice { table })
 }
 
-/// A keyspace of the bare engine.
+/// Opens a keyspace of the bare engine.
 pub(super) fn bare(dir: &Path, sync: bool) -> anyhow::Result<Place> {
     let db = fjall::Database::builder(dir).cache_size(CACHE_BYTES).open()?;
     let keyspace = db.keyspace("cells", buffered)?;
     Ok(Place::Fjall { db, keyspace, sync })
 }
 
-/// Keyspaces of the bare engine, written as by a raw write of ours.
+/// Opens keyspaces of the bare engine, to be written like our raw table.
 pub(super) fn packs(dir: &Path) -> anyhow::Result<Place> {
     let db = fjall::Database::builder(dir).cache_size(CACHE_BYTES).open()?;
     let (newest, history) = (db.keyspace("newest", buffered)?, db.keyspace("history", buffered)?);
@@ -126,27 +127,26 @@ pub(super) fn packs(dir: &Path) -> anyhow::Result<Place> {
     Ok(Place::Packs { db, newest, history, versions })
 }
 
-/// A keyspace of the bare engine with its optimistic transactions.
+/// Opens a keyspace of the bare engine with its optimistic transactions.
 pub(super) fn optimistic(dir: &Path, sync: bool) -> anyhow::Result<Place> {
     let db = fjall::OptimisticTxDatabase::builder(dir).cache_size(CACHE_BYTES).open()?;
     let keyspace = db.keyspace("cells", buffered)?;
     Ok(Place::Optimistic { db, keyspace, sync })
 }
 
-/// The same with the engine's transactions that take turns.
+/// Opens a keyspace with the engine's transactions that take turns.
 pub(super) fn single_writer(dir: &Path, sync: bool) -> anyhow::Result<Place> {
     let db = fjall::SingleWriterTxDatabase::builder(dir).cache_size(CACHE_BYTES).open()?;
     let keyspace = db.keyspace("cells", buffered)?;
     Ok(Place::SingleWriter { db, keyspace, sync })
 }
 
-/// The same on all sides: a smaller buffer means more files to write and to look into.
+/// The same buffer for all, because a smaller one means more files to write and to read.
 fn buffered() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER_BYTES)
 }
 
-/// A store whose tables keep all versions of a column together. It changes schemas and nothing
-/// else.
+/// A store whose tables keep all versions of a column together. It changes only schemas.
 #[derive(Debug)]
 struct Together(Arc<FjallStore>);
 

@@ -1,5 +1,5 @@
-//! From the paper's form of a write to the default, one optimisation after the other: what each
-//! step is, and what a transaction on one cell asks of the store there.
+//! Lists the steps from the paper's form of a write to the default, one optimisation at a time.
+//! Counts the store operations of a transaction on one cell at each step.
 
 use std::path::Path;
 
@@ -10,19 +10,20 @@ use serde_json::{Value, json};
 use super::embedded::{Switches, two_phases};
 use crate::spy::{Operations, Spy};
 
-/// How many transactions are counted.
+/// Number of counted transactions.
 const COUNTED: u64 = 64;
 
-/// A step of the ladder: an arm, and what it has that the one before has not.
+/// A step of the ladder: an arm, and the optimisation that it adds to the one before.
 #[derive(Debug)]
 pub(super) struct Step {
     arm: &'static str,
     gains: &'static str,
-    /// What the counted transactions asked for.
+    /// The store operations of the counted transactions.
     asked: Operations,
 }
 
-/// The arm, its store, whether it takes two phases and whether it has short values in its records.
+/// The arm, its gain, its store, whether it takes two phases, and whether records hold short
+/// values.
 type Form = (&'static str, &'static str, Switches, bool, bool);
 
 const FORMS: [Form; 5] = [
@@ -39,7 +40,7 @@ const FORMS: [Form; 5] = [
     ("tx", "both phases in one step", Switches::ALL, false, true),
 ];
 
-/// Counts what transactions ask of the store in each form.
+/// Counts the store operations of transactions in each form.
 pub(super) async fn count(dir: &Path) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::with_capacity(FORMS.len());
     for (arm, gains, switches, phases, short_values) in FORMS {
@@ -48,7 +49,7 @@ pub(super) async fn count(dir: &Path) -> anyhow::Result<Vec<Step>> {
         debug_assert_eq!(phases, options.commit_path == CommitPath::TwoPhases);
         let db = Percolator::over(spy, options).await?;
         let (table, column) = (db.table("cells").await?, Column::literal("v"));
-        // The schema of observers is read once.
+        // The first transaction also reads the schema of observers, so it is not counted.
         write(&db, &table, &column, 0).await?;
         let before = seen.operations();
         for n in 1..=COUNTED {

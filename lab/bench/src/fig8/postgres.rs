@@ -1,11 +1,11 @@
-//! A table of PostgreSQL beside the stores: single rows by primary key, prepared statements, a unix
-//! socket, and a connection for each caller.
+//! Uses a table of PostgreSQL beside the stores: single rows by primary key, prepared
+//! statements, a unix socket, and a connection for each caller.
 
 use anyhow::Context as _;
 use tokio_postgres::{Client, Statement};
 use tpce::postgres::Server;
 
-/// The rows of a table, by a connection for each caller.
+/// The rows of a table, with a connection for each caller.
 pub(super) struct Rows {
     connections: Vec<Connection>,
     sync: bool,
@@ -44,8 +44,8 @@ impl Rows {
         Ok(Rows { connections, sync })
     }
 
-    /// From now on commits are as durable as they are to be; the server's own setting waits for
-    /// nothing.
+    /// Sets the durability of commits from now on. Loading used the server's setting, which
+    /// waits for nothing.
     pub(super) async fn loaded(&self) -> anyhow::Result<()> {
         let level = if self.sync { "on" } else { "off" };
         for Connection { client, .. } in &self.connections {

@@ -1,4 +1,5 @@
-//! Servers of Google's Bigtable API beside the stores in this process: ours, and Google's emulator.
+//! Uses servers of Google's Bigtable API beside the stores in this process: ours, and Google's
+//! emulator.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,25 +12,26 @@ use super::cells::Place;
 use super::embedded;
 use crate::server::Server;
 
-/// Where the Cloud SDK has the emulator.
+/// The directory of the emulator in the Cloud SDK.
 const SDK: &str = "/usr/lib/google-cloud-sdk";
 const IN_SDK: &str = "platform/bigtable-emulator/cbtemulator";
 
-/// How to get an emulator.
+/// The remedy if there is no emulator.
 const NO_EMULATOR: &str = "Google's emulator: no program cbtemulator; install \
     google-cloud-cli-bigtable-emulator, or name the program with --emulator or CBTEMULATOR, or a running \
     one with BIGTABLE_EMULATOR_HOST";
 
-/// An emulator, ours to end or not.
+/// An emulator, started by this process or not.
 #[derive(Debug)]
 pub(super) enum Emulator {
     Started(Server),
-    /// The one that the environment names.
+    /// The emulator that the environment names.
     Running(String),
 }
 
 impl Emulator {
-    /// Starts the emulator that is named or found, unless one runs; else says how to get it.
+    /// Starts the emulator that is named or found, unless one runs. Otherwise returns the
+    /// remedy.
     pub(super) fn start(named: Option<&Path>) -> anyhow::Result<Result<Self, String>> {
         if let Some(program) = named {
             return Ok(Ok(Emulator::Started(Server::emulator(program)?)));
@@ -51,7 +53,7 @@ impl Emulator {
     }
 }
 
-/// An emulator on the path or in the Cloud SDK.
+/// Finds an emulator on the path or in the Cloud SDK.
 fn found() -> Option<PathBuf> {
     let named = std::env::var_os("CBTEMULATOR").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -61,10 +63,10 @@ fn found() -> Option<PathBuf> {
     named.into_iter().chain(programs).chain([sdk]).find(|program| program.is_file())
 }
 
-/// A table as it is, and one of transactions, on the server at an address. The oracle is in this
-/// process.
+/// Opens a raw table and one with transactions, on the server at an address. The oracle is in
+/// this process.
 pub(super) async fn tables(address: &str) -> anyhow::Result<[Place; 2]> {
-    // A name of its own for each run: an emulator may hold another run's tables.
+    // Each run has a name of its own, because an emulator may hold tables of another run.
     let run = format!("fig8-{}", std::process::id());
     let address: Address = format!("bigtable://{address}/bench/{run}").parse()?;
     let store: Arc<dyn Store> =

@@ -1,4 +1,5 @@
-//! The figures of `percolator-bench fig8`, their bars, and the plot in the paper's form.
+//! Computes the figures of `percolator-bench fig8` with their bars, and the plot in the paper's
+//! form.
 
 use percolator_cli::output::grouped;
 use serde_json::json;
@@ -15,9 +16,9 @@ use crate::turns::Turn;
 const PAPER_READ: f64 = 0.94;
 const PAPER_WRITE: f64 = 0.23;
 
-/// One arm's rate over another's, with its bar and what the paper has.
+/// The rate of one arm over another's, with its bar and the paper's value.
 const RATES: [Row; 47] = [
-    // The paper's two bars, and the ladder between its form and the default.
+    // The paper's two bars, and the ladder from its form to the default.
     rate("get", "raw_get").at_least(0.90).paper(PAPER_READ),
     rate("snapshot_get", "raw_get"),
     rate("begin_get", "raw_get"),
@@ -31,12 +32,12 @@ const RATES: [Row; 47] = [
     rate("paper_faithful", "raw_set_blind").paper(PAPER_WRITE),
     rate("two_phases", "raw_set_blind").paper(PAPER_WRITE),
     rate("tx", "raw_set_blind").paper(PAPER_WRITE),
-    // What each step of the ladder is worth.
+    // The gain of each step of the ladder.
     rate("with_newest_apart", "paper_faithful"),
     rate("with_memory", "with_newest_apart"),
     rate("two_phases", "with_memory"),
     rate("tx", "two_phases"),
-    // What two phases come to at most.
+    // The upper limit for two phases.
     rate("two_mutations", "raw_set"),
     rate("two_mutations", "raw_set_blind"),
     rate("two_phases", "two_mutations"),
@@ -50,12 +51,12 @@ const RATES: [Row; 47] = [
     rate("two_phases_sync", "raw_set_sync").at_least(0.45),
     rate("tx_sync_many", "raw_set_sync_many").at_least(0.60),
     rate("tx_sync_many_alone", "tx_sync_many"),
-    // Raw itself.
+    // Raw operations over the bare engine.
     rate("raw_get", "fjall_get").at_least(0.6),
     rate("raw_set", "fjall_insert").at_least(0.6),
     rate("raw_set_blind", "fjall_insert").at_least(0.6),
     rate("raw_set_sync", "fjall_insert_sync").at_least(0.6),
-    // What a raw write comes to at most, where it takes older versions along.
+    // The upper limit for a raw write that carries older versions along.
     rate("fjall_packs", "fjall_insert"),
     rate("raw_set", "fjall_packs"),
     // Over a network.
@@ -74,20 +75,21 @@ const RATES: [Row; 47] = [
     rate("tx_sync_many", "postgres_update_sync_many"),
 ];
 
-/// Whose system calls and bytes are told: raw writes, and what transactions make of one.
+/// Arms whose system calls and bytes are reported: raw writes, and what transactions make of
+/// one.
 const WRITERS: [&str; 6] =
     ["fjall_packs", "raw_set_blind", "raw_set", "tx", "two_mutations", "two_phases"];
 
-/// Which must find all they read in memory, as the paper's Figure 8 has it.
+/// Arms that must find all their data in memory, as in the paper's Figure 8.
 const READERS: [&str; 6] =
     ["raw_get", "get", "snapshot_get", "begin_get", "paper_faithful_get", "fjall_get"];
-/// Most system calls that read, for each read of theirs. What was just written out is read once;
-/// what does not fit into memory, again and again.
+/// Most system calls that read, per read. Data just written out is read once; data that does
+/// not fit into memory is read again and again.
 const READ_CALLS_MAX: f64 = 0.05;
-/// So many more in a turn: to count them takes some.
+/// Allowance per turn for the system calls of counting itself.
 const READ_CALLS_TO_COUNT: f64 = 10.0;
 
-/// What an arm asks of files, and for which arms that is told.
+/// The file operations of arms, and the arms for which each is reported.
 const ASKED: [(&str, [&str; 6], Of); 3] = [
     (": system calls that read, each", READERS, |turn| {
         Some(turn.io?.read_calls as f64 / turn.operations as f64)
@@ -100,8 +102,8 @@ const ASKED: [(&str, [&str; 6], Of); 3] = [
     }),
 ];
 
-/// Whether an arm read from files what it should have had in memory. Half of the turns may: the
-/// engine compacts while readers read.
+/// True if an arm read from files although its data should be in memory. Half of the turns may,
+/// because the engine compacts while readers read.
 fn is_uncached(turns: &[Turn]) -> bool {
     let reads_files = |turn: &&Turn| {
         let most = READ_CALLS_TO_COUNT + READ_CALLS_MAX * turn.operations as f64;
@@ -110,7 +112,7 @@ fn is_uncached(turns: &[Turn]) -> bool {
     turns.iter().filter(reads_files).count() * 2 > turns.len()
 }
 
-/// Why the figures are void.
+/// The reasons why the figures are void.
 fn broken(outcome: &Outcome) -> Vec<String> {
     let mut broken = Vec::new();
     if outcome.check.wrong > 0 {

@@ -1,4 +1,5 @@
-//! The plot of `percolator-bench fig9`: Trade-Results a second over cores, on the paper's axes.
+//! Draws the plot of `percolator-bench fig9`: Trade-Results a second over cores, on the paper's
+//! axes.
 
 use percolator_cli::output::grouped;
 
@@ -9,7 +10,7 @@ use super::report::{PAPER, cores_used, trade_results_per_s};
 use super::{Arm, Fig9, Outcome, Store};
 
 impl Store {
-    /// How the plot names it, and whose figures it shows.
+    /// The store's name in the plot, and its role there.
     fn legend(self) -> (&'static str, Role) {
         match self {
             Store::Embedded => ("embedded, on one core and on two", Role::Ours(0)),
@@ -20,8 +21,8 @@ impl Store {
     }
 }
 
-/// The plot. The paper's points lie at thousands of cores, so both axes are logarithmic, as in the
-/// paper.
+/// Draws the plot. The paper's points lie at thousands of cores, so both axes are logarithmic,
+/// as in the paper.
 pub(super) fn chart(settings: &Fig9, outcome: &Outcome) -> Chart {
     let paper = PAPER.map(|(cores, rate)| Point::at(cores as f64, rate as f64));
     let mut series = vec![Series::dashed("Percolator, 2010", Role::Paper(0), paper.to_vec())];
@@ -48,7 +49,7 @@ pub(super) fn chart(settings: &Fig9, outcome: &Outcome) -> Chart {
     }
 }
 
-/// Where an arm lies; `None` where processor time cannot be had.
+/// The point of an arm; `None` if processor time cannot be measured.
 fn point(seed: u64, arm: &Arm) -> Option<Point> {
     let rate = Estimate::of(&arm.each(trade_results_per_s), seed)?;
     let cores = Estimate::of(&arm.each(cores_used), seed)?;

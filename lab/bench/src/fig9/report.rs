@@ -1,4 +1,4 @@
-//! The figures of `percolator-bench fig9`.
+//! Computes the figures of `percolator-bench fig9`.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ const NOTE: &str =
 pub(super) const PAPER: [(u64, u64); 4] =
     [(676, 541), (1_270, 1_117), (6_595, 5_586), (15_000, 11_200)];
 
-/// What is taken of a block.
+/// Takes a number from a block.
 type Rate = fn(&Value) -> Option<f64>;
 
 fn over(block: &Value, above: &str, below: &str) -> Option<f64> {
@@ -41,13 +41,13 @@ pub(super) fn cores_used(block: &Value) -> Option<f64> {
     over(block, "cpu_seconds", "seconds")
 }
 
-/// Of Trade-Results, and of all transactions: their mix is the same, and there are ten times as
-/// many, so that this is the surer figure.
+/// The rates of Trade-Results and of all transactions. Their mix is the same, and there are ten
+/// times as many transactions, so the second figure is more precise.
 const PER_SECOND: [Rate; 2] = [trade_results_per_s, transactions_per_s];
 const PER_CPU_SECOND: [Rate; 2] = [trade_results_per_cpu_s, transactions_per_cpu_s];
 
-/// One arm over another: its name, the two of them, what is compared, the goal if there is one, and
-/// what the paper has.
+/// One arm over another: the name, both arms, the compared rates, the goal if there is one, and
+/// the paper's value.
 type Ratio = (&'static str, [(Store, usize); 2], [Rate; 2], Option<f64>, Option<f64>);
 
 const TWO: (Store, usize) = (Store::Embedded, 2);
@@ -166,7 +166,7 @@ fn stored_json(stored: &Stored) -> Value {
     })
 }
 
-/// Requests at more than half of the rate. Where they were sent late, their latencies say little.
+/// Open loops above half of the rate. If requests were sent late, their latencies mean little.
 fn higher_json(outcome: &Outcome) -> Vec<Value> {
     let of = |stored: &Stored| {
         let store = stored.store.name();

@@ -1,8 +1,8 @@
-//! The stores that `percolator-bench fig9` drives.
+//! Defines the stores that `percolator-bench fig9` drives.
 
 use clap::ValueEnum;
 
-/// The brokerage that shows what size costs is so much smaller.
+/// Divisor for the customers of the smaller brokerage, which shows the effect of size.
 pub(super) const SMALLER: u64 = 8;
 
 /// A store that is driven by a process.

@@ -1,10 +1,10 @@
-//! The process that drives one store: it loads a brokerage, answers requests for blocks, and checks
-//! the books. Requests and answers are lines of JSON.
+//! Drives one store in a process of its own: it loads a brokerage, answers requests for blocks,
+//! and checks the books. Requests and answers are lines of JSON.
 //!
 //! ```text
 //! {"closed": SECONDS, "name": ARM}   clients in a closed loop, counted under a name
 //! {"open": RATE, "seconds": SECONDS} requests at a rate
-//! {"end": true}                      checks, and what was counted under each name
+//! {"end": true}                      checks, and the counts under each name
 //! ```
 //!
 //! Processor time is that of this process and of every process that it started.
@@ -30,18 +30,18 @@ use crate::turns::histogram;
 
 use super::store::Store;
 
-/// Memory for blocks of the embedded store; PostgreSQL has four times as much.
+/// Memory for blocks of the embedded store. PostgreSQL has four times as much.
 const CACHE_BYTES: u64 = 128 << 20;
 
-/// A store with a brokerage, and what it runs on.
+/// A brokerage in a store, with the processes that serve it.
 struct Bed {
     exchange: Exchange,
     _servers: Vec<Server>,
     _postgres: Option<postgres::Server>,
 }
 
-/// How many clients there are: enough to keep two cores busy, and over RPC to fill the requests'
-/// batches.
+/// Number of clients: enough to keep two cores busy, and over RPC to fill the batches of
+/// requests.
 fn clients(store: Store) -> usize {
     match store {
         Store::Embedded | Store::Small => 8,
@@ -50,7 +50,7 @@ fn clients(store: Store) -> usize {
     }
 }
 
-/// Loads and answers until it is told to end.
+/// Loads the brokerage, and answers requests until one ends it.
 pub(super) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Result<()> {
     let started = Instant::now();
     let bed = load(store, scale, data).await?;
@@ -68,12 +68,12 @@ pub(super) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Resu
             let name = request["name"].as_str().unwrap_or_default().to_owned();
             totals.entry(name).or_default().add(&report);
         } else if let (Some(rate), Some(seconds)) = (number("open"), number("seconds")) {
-            // What sends the requests is started by this thread.
+            // The requests are sent by a thread that this thread starts.
             go_before_all_others();
             let spent = Spent::new();
             match bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await {
                 Ok(report) => say(&open(&report, rate, &spent)?)?,
-                // Of latencies there is nothing to tell then, of the rest there is.
+                // A saturated store has no meaningful latencies, so only this is reported.
                 Err(tpce::Error::Saturated { waiting }) => {
                     say(&json!({ "per_second": rate, "saturated": waiting }))?;
                 }
@@ -121,7 +121,7 @@ async fn load(store: Store, scale: Scale, data: &Path) -> anyhow::Result<Bed> {
     Ok(Bed { exchange, _servers: servers, _postgres: postgres })
 }
 
-/// What a block did.
+/// The results of a block.
 fn block(report: &Report, spent: &Spent) -> Value {
     json!({
         "seconds": report.elapsed.as_secs_f64(),
@@ -133,7 +133,7 @@ fn block(report: &Report, spent: &Spent) -> Value {
     })
 }
 
-/// What came of requests at a rate.
+/// The results of an open loop.
 fn open(report: &Report, rate: f64, spent: &Spent) -> anyhow::Result<Value> {
     let mut answer = block(report, spent);
     let late = |quantile| report.lateness.value_at_quantile(quantile) as f64 / 1e6;

@@ -1,4 +1,4 @@
-//! Lock operations and reads that are delayed so that those of several transactions go in one
+//! Measures delayed lock operations and reads, so that those of several transactions go in one
 //! request (paper section 2.5), over a network.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //!             reads, prewrites and commits each wait N ms for others
 //! ```
 //!
-//! The table server is a process of its own, the oracle is in this one. Every transaction adds one
-//! to its cell, so that the sum over all cells tells whether each commit took effect once.
+//! The table server is a process of its own; the oracle is in this one. Every transaction adds
+//! one to its cell, so the sum over all cells shows whether each commit took effect once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,10 +38,10 @@ const ARMS: [(&str, u64, &str); 4] = [
     ("delay_10", 10, "the same; they wait 10 ms"),
     ("delay_100", 100, "the same; they wait 100 ms"),
 ];
-/// Reads in flight of the check at the end.
+/// Reads in flight during the check at the end.
 const CHECKS_AT_ONCE: usize = 64;
-/// Requests with a delay of 10 ms, compared with none. If reads did not go together it would be a
-/// third at least.
+/// Largest share of requests with a delay of 10 ms, compared with none. Without gathered reads
+/// it would be at least a third.
 const REQUESTS: f64 = 0.25;
 
 /// Reads and lock requests that wait for others, against a table server over loopback: requests,
@@ -65,7 +65,7 @@ pub(crate) struct Batching {
     cells: usize,
 }
 
-/// A client whose requests wait.
+/// A client whose requests wait for others.
 #[derive(Debug)]
 struct Waiting {
     store: Arc<GrpcStore>,
@@ -84,8 +84,8 @@ impl Waiting {
         Ok(Waiting { store, client, table })
     }
 
-    /// One turn. Its own numbers are requests for each transaction that committed, those of them
-    /// that read and those that do not, and conflicts among the attempts.
+    /// Runs one turn. Its own numbers are requests per committed transaction, split into reads
+    /// and others, and the share of conflicts among the attempts.
     async fn turn(
         &self,
         server: &Server,
@@ -113,7 +113,7 @@ impl Waiting {
     }
 }
 
-/// Adds one to a cell at random.
+/// A caller that adds one to a random cell.
 struct Adder {
     client: Client,
     table: Table,
@@ -125,7 +125,7 @@ impl AsyncCaller for Adder {
     async fn attempt(&mut self) -> anyhow::Result<bool> {
         let row = key(self.random.random_range(0..self.cells));
         let mut tx = self.client.begin().await?;
-        // Another one's lock in the way of the read is a conflict as well.
+        // If another transaction's lock makes the read fail, that is a conflict as well.
         let count = match tx.get(&self.table, row.clone(), &COLUMN).await {
             Ok(count) => number(count.as_deref()) + 1,
             Err(error) => return committed::<()>(Err(error)),
@@ -197,7 +197,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Of all cells.
+/// The sum of all cells.
 async fn sum(db: &Percolator, cells: usize) -> anyhow::Result<u64> {
     let table = db.table("cells").await?;
     let snapshot = db.snapshot().await?;
@@ -212,7 +212,7 @@ async fn sum(db: &Percolator, cells: usize) -> anyhow::Result<u64> {
     Ok(sum)
 }
 
-/// Requests for a transaction by the delay, reads and mutations apart.
+/// Plots requests per transaction by the delay, reads and mutations separately.
 fn plot(callers: usize, seed: u64, arms: &[Measured]) -> String {
     let series = |title: &str, number, what: &str| BarSeries {
         name: title.into(),

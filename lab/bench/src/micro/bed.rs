@@ -1,4 +1,4 @@
-//! What the arms share: stores, keys, and values that say what they are.
+//! Provides what the arms share: stores, keys, and values that can be checked.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use bigtable::{Family, Layout, LocalityGroup, Mutation, Store, TableSchema, Time
 use bigtable_fjall::FjallStore;
 use percolator::{Bytes, Column, Durability, OpenOptions, Percolator, RowKey};
 
-/// Length of a key.
+/// Length of a key, in bytes.
 pub(super) const KEY_BYTES: usize = 24;
-/// Length of a value.
+/// Length of a value, in bytes.
 pub(super) const VALUE_BYTES: usize = 100;
-/// Mutations of one request, and cells of one transaction, where many are written.
+/// Mutations of one request, and cells of one transaction, in bulk writes.
 pub(super) const AT_ONCE: usize = 1000;
-/// The column of transactions.
+/// The column of cells with transactions.
 pub(super) const COLUMN: Column = Column::literal("v");
 /// The family and the qualifier of raw cells.
 pub(super) const NEWEST: Family = Family::from_static("newest");
@@ -24,7 +24,7 @@ pub(super) fn key(row: usize) -> RowKey {
     RowKey::from(format!("{row:0KEY_BYTES$}"))
 }
 
-/// The value of a cell that was written so often, or by the write of this number.
+/// The value of a cell after this many writes, or by the write with this number.
 pub(super) fn value(cell: usize, written: u64) -> Bytes {
     let mut value = vec![7; VALUE_BYTES];
     value[..8].copy_from_slice(&(cell as u64).to_be_bytes());
@@ -32,32 +32,32 @@ pub(super) fn value(cell: usize, written: u64) -> Bytes {
     value.into()
 }
 
-/// Whether a value is that of this cell.
+/// True if a value belongs to this cell and this write.
 pub(super) fn is_value(value: &[u8], cell: usize, written: u64) -> bool {
     value.len() == VALUE_BYTES
         && value[..8] == (cell as u64).to_be_bytes()
         && value[8..16] == written.to_be_bytes()
 }
 
-/// A number in a cell; 0 where nothing is.
+/// The number in a cell; 0 for a missing cell.
 pub(super) fn number(value: Option<&[u8]>) -> u64 {
     value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
-/// A number as it lies in a cell.
+/// A number in the form in which a cell stores it.
 pub(super) fn cell(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// A new database in a directory that is not there yet. Nothing is collected during the few seconds
-/// of a run.
+/// Opens a new database in a new directory. No garbage is collected during the few seconds of a
+/// run.
 pub(super) async fn open(dir: &Path) -> anyhow::Result<Percolator> {
     let durability = Durability::Buffered;
     let options = OpenOptions { durability, gc: None, ..OpenOptions::default() };
     Ok(Percolator::open_with(dir, options).await?)
 }
 
-/// The store beneath alone, with so much memory for blocks read from disk if not the default.
+/// Opens only the store beneath, with this much memory for blocks, or the default.
 pub(super) fn store(dir: &Path, cache_bytes: Option<u64>) -> anyhow::Result<Arc<FjallStore>> {
     let all = bigtable_fjall::Options::default();
     let options = bigtable_fjall::Options {
@@ -68,7 +68,7 @@ pub(super) fn store(dir: &Path, cache_bytes: Option<u64>) -> anyhow::Result<Arc<
     Ok(Arc::new(FjallStore::open(dir, options)?))
 }
 
-/// A table of the store beneath, laid out as write records are.
+/// Opens a table of the store beneath, in the layout of write records.
 pub(super) async fn raw(store: &dyn Store) -> anyhow::Result<Arc<dyn bigtable::Table>> {
     let groups = vec![LocalityGroup::on_disk("newest", Layout::NewestFirst)];
     Ok(store.open_table("raw", &TableSchema { groups }).await?)
@@ -81,7 +81,7 @@ pub(super) fn set(row: &RowKey, version: u64, value: Bytes) -> bigtable::Conditi
     bigtable::ConditionalMutation { otherwise, ..bigtable::ConditionalMutation::new(row) }
 }
 
-/// Every result must be good.
+/// Returns the first error, if any.
 pub(super) fn all<T>(results: Vec<bigtable::Result<T>>) -> anyhow::Result<()> {
     for result in results {
         result?;

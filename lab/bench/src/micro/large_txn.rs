@@ -1,4 +1,4 @@
-//! Large transactions, and many at once (paper sections 2.2 and 2.5).
+//! Measures large transactions, and many at once (paper sections 2.2 and 2.5).
 //!
 //! ```text
 //!   raw_N          N cells in rows of their own by Table::check_and_mutate_rows, 1,000 in a
@@ -9,9 +9,9 @@
 //!   all_at_once    thousands of the same at once in one process, all in the slow step together
 //! ```
 //!
-//! Memory is what a process holds more than before: by the cells of one large transaction before
-//! its commit, and by transactions that wait. Each is measured in a process that has held nothing
-//! else: what was freed would be used again, and nothing would be seen.
+//! Memory is the growth of a process: by the cells of one large transaction before its commit,
+//! and by waiting transactions. Each is measured in a process that has held nothing else.
+//! Otherwise freed memory would be reused, and no growth would show.
 
 mod large;
 mod many;
@@ -35,16 +35,16 @@ use crate::turns::Measured;
 use large::Large;
 use many::Many;
 
-/// Transactions that are in flight together in `one_by_one`.
+/// Transactions in flight together in `one_by_one`.
 const FEW: usize = 4;
-/// The goal for cells of transactions, compared with raw ones.
+/// Least rate of cells in transactions, compared with raw cells.
 const CELLS: f64 = 0.45;
-/// Bytes that a transaction before its commit may hold for each byte of its cells.
+/// Most bytes that a transaction may hold before its commit, per byte of its cells.
 const BYTES: f64 = 4.0;
-/// Bytes of a transaction that waits: what the stack of a thread in the kernel takes on its own.
+/// Most bytes of a waiting transaction: the size of a thread's stack in the kernel alone.
 const WAITING_BYTES: f64 = 16.0 * 1024.0;
 
-/// What is done over and over in a turn.
+/// The repeated operation of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Raw(usize),
@@ -53,7 +53,7 @@ enum Work {
     AllAtOnce,
 }
 
-/// All arms, in the order they are reported in, with what one operation does.
+/// All arms in the order of the report, each with its operation.
 const ARMS: [(&str, Work, &str); 10] = [
     ("raw_10", Work::Raw(10), "a cell; 10 in a request"),
     ("tx_10", Work::Tx(10), "a cell; 10 in a transaction"),
@@ -108,7 +108,7 @@ pub(crate) struct LargeTxnMemory {
 }
 
 impl LargeTxnMemory {
-    /// Tells what a transaction of so many cells takes of this process's memory, as a line of JSON.
+    /// Prints, as a line of JSON, the memory that a transaction of this many cells takes.
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let mut large = Large::create(&self.data, self.cells, self.seed).await?;
         let (cell, cell_at_commit) = large.memory().await?;
@@ -117,18 +117,18 @@ impl LargeTxnMemory {
     }
 }
 
-/// What was held in memory, in bytes.
+/// Memory in use, in bytes.
 #[derive(Debug, Default)]
 struct Memory {
-    /// For each cell of the largest transaction before its commit, and at most during it.
+    /// Per cell of the largest transaction: before its commit, and at most during it.
     cell: Option<f64>,
     cell_at_commit: Option<f64>,
-    /// For each of the transactions that wait.
+    /// Per waiting transaction.
     waiting: Option<f64>,
 }
 
 impl Memory {
-    /// Of a large transaction, as a process of its own finds it.
+    /// Measures a large transaction in a process of its own.
     fn apart(cells: usize, seed: u64, dir: &Path) -> anyhow::Result<Self> {
         let (cells, seed) = (cells.to_string(), seed.to_string());
         let data = dir.to_string_lossy();
@@ -202,7 +202,7 @@ impl Benchmark for LargeTxn {
     }
 }
 
-/// Cells a second by the size of a transaction.
+/// Plots cells a second by the size of a transaction.
 fn plot(turns: Turns, arms: &[Measured]) -> String {
     let points = |kind: &str| {
         let point = |cells: f64| {

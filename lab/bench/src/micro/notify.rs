@@ -1,16 +1,16 @@
-//! Notifications, measured (paper section 2.4).
+//! Measures notifications (paper section 2.4).
 //!
 //! ```text
-//!   hand_off              half of: a thread wakes another, which wakes it; what anything across
-//!                         threads costs
+//!   hand_off              half of a round in which two threads wake each other: the least cost of
+//!                         anything across threads
 //!   hand_off_across       the same, with each kept on a processor of its own
-//!   start_hinted          a write is committed, and the observer starts, told by a hint; the
-//!                         writer is a task of the workers' runtime, as an application is
+//!   start_hinted          a write is committed, and a hint starts the observer; the writer is a
+//!                         task of the workers' runtime, like an application's code
 //!   start_outside         the same, with the writer on a thread outside the runtime
 //!   rested_commit, rested_read
-//!                         its parts, each alone: after a rest everything takes longer than in a
-//!                         row
-//!   start_scanned_Z       the same where no hint comes: a scan every Z ms finds the cell
+//!                         the parts of a start, each alone: after a rest everything takes longer
+//!                         than without one
+//!   start_scanned_Z       the same without hints: a scan every Z ms finds the cell
 //!   transactions          begin, set, commit on one cell, by as many callers as there are workers
 //!   notifications         an observer that reads its cell and does nothing: get, acknowledge,
 //!                         clear
@@ -22,8 +22,8 @@
 //!                         not
 //! ```
 //!
-//! Each experiment has a store or a table of its own, so that no arm meets what another one left.
-//! Workers run during the turns of their arms alone.
+//! Each experiment has a store or a table of its own, so that no arm finds leftovers of
+//! another. Workers run only during the turns of their arms.
 
 mod derived;
 mod hand_off;
@@ -56,7 +56,7 @@ use starts::{Part, Starts, Way, Writer};
 use throughput::Throughput;
 use workers::{CALLERS, WORKERS};
 
-/// What is done over and over in a turn.
+/// The repeated operation of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     HandOff(hand_off::Where),
@@ -67,7 +67,7 @@ enum Work {
     Scanners { jump: bool },
 }
 
-/// All arms, in the order they are reported in, with what one operation does.
+/// All arms in the order of the report, each with its operation.
 const ARMS: [(&str, Work, &str); 17] = [
     (
         "hand_off",
@@ -119,7 +119,7 @@ const ARMS: [(&str, Work, &str); 17] = [
 const STARTS: [Row; 8] = [
     p50("start_hinted", "hand_off").at_most(5.0),
     p99("start_hinted", "hand_off").at_most(10.0),
-    // Two seconds are the paper's (section 3.2), with the transactions of the observers.
+    // The paper reports two seconds (section 3.2), with the transactions of the observers.
     named("2 s/start_hinted p50", "start_hinted", |turn| Some(2e9 / turn.p50)).at_least(400.0),
     p50("start_hinted", "hand_off_across").at_most(5.0),
     p50("start_outside", "hand_off"),
@@ -128,7 +128,7 @@ const STARTS: [Row; 8] = [
     p50("rested_read", "hand_off"),
 ];
 
-/// How long the wait for a scan is, at the median and at the 99th of 100, as a share of its period.
+/// The wait for a scan as a share of its period, at the median and the 99th percentile.
 const SCANNED: [(&str, Of, Of); 3] = [
     ("start_scanned_10", |turn| Some(turn.p50 / 1e7), |turn| Some(turn.p99 / 1e7)),
     ("start_scanned_100", |turn| Some(turn.p50 / 1e8), |turn| Some(turn.p99 / 1e8)),
@@ -152,7 +152,7 @@ const REST: [Row; 11] = [
     own("scanners_go_on", ": spread", |turn| turn.own("spread")),
 ];
 
-/// Percentiles of the plot.
+/// The percentiles of the plot.
 const QUANTILES: [f64; 13] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 0.999];
 
 /// Notifications: how soon an observer starts, how many a second, and what they save on hot rows.
@@ -201,7 +201,8 @@ impl Benches {
         }
     }
 
-    /// As a task, which the code of an application is: whom it wakes runs on the same thread.
+    /// Runs as a task, like an application's code, so that the woken worker runs on the same
+    /// thread.
     async fn start(&self, way: Way, length: Duration) -> anyhow::Result<Block> {
         let mut starts = self.starts.clone().lock_owned().await;
         tokio::spawn(async move { starts.block(way, length).await }).await?
@@ -246,8 +247,8 @@ impl Benchmark for Notify {
     }
 }
 
-/// A start over its parts: what is left for the way to the worker, its row lock and the reading of
-/// the acknowledgement.
+/// A start over the sum of its parts. The rest is the way to the worker, its row lock, and the
+/// reading of the acknowledgement.
 fn parts(turns: Turns, arms: &[Measured]) -> Option<Figure> {
     let p50s = |name: &str| Some(arm(arms, name)?.turns.iter().map(|turn| turn.p50));
     let parts = p50s("rested_commit")?.zip(p50s("rested_read")?).zip(p50s("hand_off")?);
@@ -257,7 +258,7 @@ fn parts(turns: Turns, arms: &[Measured]) -> Option<Figure> {
     Some(Figure::new(name, Estimate::of(&each, turns.seed)))
 }
 
-/// How many of a hundred starts took how long.
+/// Plots the distribution of the times until a start.
 fn plot(arms: &[Measured]) -> String {
     let series = |(number, name, told): (usize, &str, &str)| {
         let arm = arm(arms, name)?;

@@ -1,16 +1,16 @@
-//! The timestamp oracle, measured: what batching gives, and what it costs in time.
+//! Measures the timestamp oracle: the gain from batching, and its cost in time.
 //!
 //! ```text
-//!   echo       one message to and fro over loopback, and nothing else: what a round trip takes
+//!   echo       one message to and fro over loopback, and nothing else: the cost of a round trip
 //!   unbatched  one caller, one request for each timestamp
-//!   batched    many callers, as fast as it goes; one request in flight
-//!   half_load  callers that come at half that rate, whether or not they are served
-//!   half_echo  the same load, with a peer that sends back what it gets in place of the oracle
+//!   batched    many callers at full speed; one request in flight
+//!   half_load  callers that arrive at half that rate, whether or not they are served
+//!   half_echo  the same load on a peer that sends each message back, in place of the oracle
 //! ```
 //!
-//! The server is a process of its own, the clients are this one. The arms take turns; every
-//! timestamp that was handed out is marked, and none may be met twice or below one that was there
-//! before. The run is void, too, if the callers of `half_load` came late in most rounds.
+//! The server is a process of its own; the clients are this one. The arms take turns. Every
+//! timestamp that a caller gets is marked: none may occur twice, or below an earlier one. The
+//! run is also void if the callers of `half_load` were late in most rounds.
 
 mod arms;
 mod echo;
@@ -34,10 +34,10 @@ use crate::turns::{Block, Measured, Others, Turn};
 
 use marks::Marks;
 
-/// The paper's timestamps a second, from one machine.
+/// The paper's timestamps a second from one machine.
 const PAPER: f64 = 2_000_000.0;
 
-/// What is done over and over in a block.
+/// The repeated operation of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arm {
     Echo,
@@ -56,7 +56,8 @@ const ARMS: [(&str, Arm, &str); 5] = [
 ];
 
 const OVER_ONE: [Row; 1] = [rate("batched", "unbatched").at_least(100.0)];
-/// A round trip under the same load; and an idle one, with what the load alone makes of that.
+/// The delay over a round trip under the same load, and over an idle one; and the effect of the
+/// load alone.
 const DELAYS: [Row; 3] = [
     p99("half_load", "half_echo").at_most(3.0),
     p99("half_load", "echo").at_most(3.0),
@@ -80,7 +81,7 @@ pub(crate) struct Oracle {
     callers: usize,
 }
 
-/// Whether the callers of a turn came late.
+/// True if the callers of a turn were late.
 fn is_late_turn((late, asked): (&Turn, &Turn)) -> bool {
     let seconds = |turn: &Turn| [turn.p50 / 1e9, turn.p99 / 1e9];
     is_late(seconds(late), seconds(asked))
@@ -99,7 +100,7 @@ impl Benchmark for Oracle {
         let addresses = vec![server.address().parse::<Address>()?];
         let oracle = Arc::new(RemoteOracle::new(addresses, RemoteOracleOptions::default())?);
         let mut marks = Marks::default();
-        // Of the warming round, until there are others.
+        // The rate of the warm-up round, until others are known.
         let mut rate = 100_000.0;
         let mut late = Vec::new();
         let turn = async |at: usize| {
@@ -137,7 +138,7 @@ impl Benchmark for Oracle {
     }
 }
 
-/// Why the figures are void, and what to do; `None` if they are not.
+/// The reason why the figures are void, and the remedy; `None` if they are valid.
 fn void(wrong: u64, late: usize, rounds: usize) -> Option<(String, String)> {
     if wrong > 0 {
         let help = "the figures are void; please report this with the settings above";
@@ -159,7 +160,7 @@ fn all_figures(turns: Turns, arms: &[Measured]) -> Vec<Figure> {
     all
 }
 
-/// Timestamps a second of one caller and of many, beside the paper's.
+/// Plots the timestamps a second of one caller and of many, beside the paper's.
 fn plot(callers: usize, turns: Turns, arms: &[Measured]) -> String {
     let rate = |arm: Arm| turns.rate(&arms[arm as usize]).map(Column::from);
     let series = |name: &str, role, values| BarSeries { name: name.to_owned(), role, values };

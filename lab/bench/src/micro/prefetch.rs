@@ -1,8 +1,8 @@
-//! What reading columns ahead saves (section 2.5 of the paper: "reduces the total number of
-//! Bigtable reads by a factor of 10"): documents of twenty columns, read column by column, with and
-//! without it.
+//! Counts the reads that reading columns ahead saves. By the paper it "reduces the total number
+//! of Bigtable reads by a factor of 10" (section 2.5). Documents of twenty columns are read
+//! column by column, with and without it.
 //!
-//! Nothing is timed. The reads of the store are counted, which are the same in every run.
+//! Nothing is timed: the reads of the store are the same in every run.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::flags::{Benchmark, Common, within};
 use crate::plot::{self, Axis, BarSeries, Bars, Role, Unit};
 use crate::report::{Bar, Figure, Report};
 
-/// A document's columns, each read by a request of its own if nothing is read ahead.
+/// Columns of a document. Without reading ahead, each takes a request of its own.
 const COLUMNS: usize = 20;
-/// Every so many columns of the documents with long values has one that does not fit into its
-/// record, and takes a second read.
+/// In documents with long values, every column with a multiple of this number has one. A long
+/// value does not fit into its record, and takes a second read.
 const LONG_EVERY: usize = 5;
 const SHORT_BYTES: usize = 10;
 const LONG_BYTES: usize = 300;
@@ -80,7 +80,7 @@ impl Benchmark for Prefetch {
     }
 }
 
-/// The reads of the store that reading all documents takes, and how many values are wrong.
+/// Reads all documents. Returns the reads of the store, and the number of wrong values.
 async fn count(documents: usize, has_long: bool, read_ahead: bool) -> Result<(u64, u64)> {
     let options = Options { read_ahead, ..Options::default() };
     let db = Percolator::over(Arc::new(MemoryStore::new()), options).await?;
@@ -110,7 +110,7 @@ async fn count(documents: usize, has_long: bool, read_ahead: bool) -> Result<(u6
     Ok((db.stats().reads - before, wrong))
 }
 
-/// Requests for all columns of a document.
+/// Plots the requests for all columns of a document.
 fn plot(documents: usize, all: &[Reads]) -> String {
     let series = |name: &str, role, of: fn(&Reads) -> u64| {
         let bar = |reads: &Reads| Some(plot::Bar::of(of(reads) as f64 / documents as f64));

@@ -1,4 +1,4 @@
-//! Locks that dead clients left, measured (paper section 2.2).
+//! Measures the locks that dead clients leave behind (paper section 2.2).
 //!
 //! ```text
 //!   commit             begin, set, commit on one cell
@@ -7,13 +7,13 @@
 //!   first_lock         the same of a cell that a dead client's transaction has locked: it is
 //!                      rolled back
 //!   further_lock       the same of a cell of a dead transaction that is known to be rolled back
-//!   resume             the same where the client lives and has forgotten its transaction: the lock
-//!                      has to outlive its lifetime first
+//!   resume             the same, where the client is alive but has forgotten its transaction: the
+//!                      reader waits until the lock's lifetime is over
 //!   live               a commit that stops for a while between its phases, among readers of its
 //!                      cell
 //! ```
 //!
-//! A client dies here as a process does: its locks stay, its liveness token is gone.
+//! A client dies here as a process does: its locks remain, and its liveness token is gone.
 
 mod live;
 mod locks;
@@ -33,15 +33,15 @@ use locks::Locks;
 
 /// The lifetime of the locks of `resume` and of `live`.
 const LIFETIME: Duration = Duration::from_millis(500);
-/// The longest pause of a reader between two looks at a lock.
+/// Longest pause of a reader between two looks at a lock.
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
 /// Cells of the transactions of `further_lock`.
 const LOCKS: usize = 1000;
-/// The goals: how many commits the first lock of a transaction costs at most, and a further one.
+/// Most commits that the first lock of a transaction may cost, and a further one.
 const FIRST: f64 = 3.0;
 const FURTHER: f64 = 1.2;
 
-/// All arms, in the order they are reported in, with what one operation does.
+/// All arms in the order of the report, each with its operation.
 const ARMS: [(&str, &str); 7] = [
     ("commit", "begin, set, commit"),
     ("commit_two_phases", "the same in two phases"),
@@ -117,7 +117,7 @@ impl Benchmark for Resolve {
     }
 }
 
-/// What a lock costs, in commits.
+/// Plots the cost of a lock, in commits.
 fn plot(figures: &[Figure]) -> String {
     let value = |name: String| {
         let figure = figures.iter().find(|figure| figure.name == name)?;

@@ -1,4 +1,4 @@
-//! Transactions over a network, measured against the requests that they consist of.
+//! Measures transactions over a network against the requests that they consist of.
 //!
 //! ```text
 //!   bare_commit    prewrite and commit of a transaction on one cell, as two requests made
@@ -14,9 +14,9 @@
 //!   get            snapshot, get: the client makes the same request
 //! ```
 //!
-//! The table server is a process of its own, the oracle is in this one, and each arm has one
-//! caller, and again as many as `--callers` says. No two callers share a cell, so nothing
-//! conflicts. Each value carries its cell's number and how often the cell was written, so that a
+//! The table server is a process of its own; the oracle is in this one. Each arm runs with one
+//! caller, and again with as many as `--callers` says. No two callers share a cell, so nothing
+//! conflicts. Each value contains its cell's number and the number of its writes, so that a
 //! lost, repeated or misplaced write is noticed.
 
 mod bed;
@@ -42,7 +42,7 @@ use crate::turns::{Measured, Others};
 use bed::{Bed, Form};
 use caller::{Caller, Work};
 
-/// How many cells a transaction of `tx_ten` writes.
+/// Number of cells that a transaction of `tx_ten` writes.
 const TEN: usize = 10;
 
 const TX: Work = Work::Commit { cells: 1, form: Form::Usual };
@@ -52,8 +52,8 @@ const TX_TEN_EACH: Work = Work::Commit { cells: TEN, form: Form::EachAlone };
 
 const MANY: &str = "the same, many callers";
 
-/// All arms, in the order they are reported in: name, what it does over and over, and one operation
-/// of it. Those of [`MANY`] have as many callers as the settings say, instead of one.
+/// All arms in the order of the report: name, repeated work, and one operation of it. Arms with
+/// [`MANY`] have as many callers as the settings say, instead of one.
 const ARMS: [(&str, Work, &str); 14] = [
     ("bare_commit", Work::BareCommit, "CheckAndMutateRow twice: prewrite and commit of a cell"),
     ("tx", TX, "begin, set, commit"),
@@ -76,7 +76,7 @@ const ROWS: [Row; 10] = [
     rate("tx_many", "bare_commit_many").at_least(0.8),
     rate("get", "bare_read").at_least(0.9),
     rate("get_many", "bare_read_many").at_least(0.9),
-    // What conditional mutations gain.
+    // The gain from conditional mutations.
     rate("tx", "tx_read_first"),
     rate("tx_many", "tx_read_first_many"),
     p50("tx_ten", "tx").at_most(2.0),
@@ -166,7 +166,7 @@ impl Benchmark for Rpc {
     }
 }
 
-/// Rates of transactions beside those of the requests that they consist of.
+/// Plots the rates of transactions beside those of the requests that they consist of.
 fn plot(turns: Turns, arms: &[Measured], many: usize) -> String {
     let rate = |name: &str| turns.rate(arm(arms, name)?).map(Column::from);
     let series = |name: &str, role, [read, write]: [&str; 2]| BarSeries {

@@ -1,4 +1,5 @@
-//! Scans: of a snapshot against the store's own, and of notifications among clean cells.
+//! Measures scans: of a snapshot against the store's own, and of notifications among clean
+//! cells.
 //!
 //! ```text
 //! rows     a thousand rows in order: the store's own scan, a snapshot with one version of each
@@ -6,9 +7,9 @@
 //! notify   workers find dirty cells by scanning alone, among few clean cells and among many
 //! ```
 //!
-//! Workers are the shipped ones, with an observer that does nothing. What their scans take is
-//! measured where they ask the store for a page; what they then do with each dirty cell is not part
-//! of it.
+//! The workers are those of the library, with an observer that does nothing. Their scans are
+//! measured at their requests for pages. The measurement leaves out the work on each dirty
+//! cell.
 
 mod notify;
 mod rows;
@@ -30,22 +31,23 @@ use crate::turns::Measured;
 use notify::World;
 use rows::Rows;
 
-/// Versions of each cell that nothing collects.
+/// Versions of each cell, which nobody collects.
 const VERSIONS: u64 = 10;
 /// Rows of one measured scan.
 const ROWS_AT_ONCE: usize = 1000;
 /// Memory for blocks read from disk.
 const CACHE_BYTES: u64 = 512 << 20;
-/// Clean cells and notifications, at most.
+/// Most clean cells and notifications.
 const CLEAN_MAX: usize = 100_000_000;
 
 /// Bars of a snapshot's scan over the store's own: with one version of each cell, and with ten.
 const ONE_MIN: f64 = 0.70;
 const TEN_MIN: f64 = 0.35;
-/// How many times as long it may take to find dirty cells among many clean ones as among few.
+/// Largest ratio of the time to find dirty cells among many clean ones to the time among few.
 const FOUND_MAX: f64 = 1.2;
 
-/// What a stage of the second part compares with: the same few clean cells, at the same time.
+/// The two arms of each stage of the second part: many clean cells against few, at the same
+/// time.
 const STAGES: [[(&str, &str); 2]; 3] = [
     [
         ("notify_few", "dirty cells found among few clean ones, and visited"),
@@ -61,12 +63,12 @@ const STAGES: [[(&str, &str); 2]; 3] = [
     ],
 ];
 
-/// How much longer the scans take that find what is dirty.
+/// The ratio of the times of the scans that find dirty cells.
 const fn found(many: &'static str, few: &'static str) -> Row {
     ratio(many, few, " scan", |turn| Some(turn.p50)).at_most(FOUND_MAX)
 }
 
-/// And how much longer all takes.
+/// The ratio of the whole times.
 const fn worked(many: &'static str, few: &'static str) -> Row {
     ratio(many, few, " all", |turn| Some(1.0 / turn.rate))
 }
@@ -118,14 +120,14 @@ pub(crate) struct Scan {
     data: Option<PathBuf>,
 }
 
-/// What was found, once and as it was written or not.
+/// The checked results.
 #[derive(Debug, Default)]
 struct Check {
-    /// Rows that scans returned.
+    /// Number of rows that scans returned.
     rows: u64,
-    /// Those that were missing, too many or not as they were written.
+    /// Rows that were missing, surplus or wrong.
     wrong: u64,
-    /// Notifications that were processed, and those that should have been.
+    /// Number of processed notifications, and of those that should have been.
     observed: u64,
     notified: u64,
 }
@@ -227,7 +229,7 @@ impl Scan {
     }
 }
 
-/// The plot: each ratio beside its bar.
+/// Plots each ratio beside its bar.
 fn plot(figures: &[Figure], sizes: [usize; 3]) -> String {
     let bar = |at: usize| figures.get(at)?.estimate.map(Column::from);
     let series = |name: &str, role, places: std::ops::Range<usize>| BarSeries {

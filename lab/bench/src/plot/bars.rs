@@ -1,15 +1,15 @@
-//! Drawing groups of bars.
+//! Draws groups of bars.
 
 use super::chart::{LEFT, RIGHT, WIDTH, bottom, error_bar, heading, references, second_axis};
 use super::scale::{Laid, format};
 use super::svg::{Hold, Svg, class, is_hollow, width_of, wrapped};
 use super::{Bar, BarSeries, Bars, Line, Unit};
 
-/// The share of a group's place that its bars take.
+/// The share of a group's width that its bars take.
 const FILLED: f64 = 0.8;
 /// The widest bar, in pixels.
 const BAR_MAX: f64 = 64.0;
-/// Size of the letters on bars and below groups.
+/// Size of the letters on bars and below groups, in pixels.
 const LETTER: f64 = 11.0;
 
 impl Bars {
@@ -79,7 +79,7 @@ impl Bars {
         let mut above = low;
         if let Some((low, high)) = bar.spread {
             let (low, high) = (y.clamped(low), y.clamped(high));
-            // In the ink's colour: half of it lies on the bar.
+            // In the text's colour, because half of it lies on the bar.
             error_bar(svg, "whisker", middle, low, high);
             above = above.min(high);
         }
@@ -92,7 +92,7 @@ impl Bars {
     }
 }
 
-/// A number in as few letters as it takes to compare it with others: `85k`.
+/// A number with as few letters as a comparison needs: `85k`.
 fn short(value: f64) -> String {
     match value / 1000.0 {
         thousands if thousands >= 999.5 => format!("{:.1}M", thousands / 1000.0),
@@ -101,7 +101,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// The classes of a bar: the paper's own are pale.
+/// The classes of a bar. The paper's bars are pale.
 fn look(role: super::Role) -> String {
     if is_hollow(role) { format!("{} pale", class(role)) } else { class(role) }
 }

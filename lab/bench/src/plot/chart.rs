@@ -1,24 +1,24 @@
-//! Drawing lines, points and error bars; and the frame and legend that bars have as well.
+//! Draws lines, points and error bars, and the frame and legend that bars share.
 
 use super::scale::{Laid, format};
 use super::svg::{Hold, Svg, class, is_hollow, width_of, wrapped};
 use super::{Chart, Line, Point, Reference, Role, Series, Stroke};
 
-/// The page, in pixels.
+/// The size of the page, in pixels.
 pub(super) const WIDTH: f64 = 900.0;
 pub(super) const HEIGHT: f64 = 520.0;
-/// Left and right of everything.
+/// The margin at the left and the right, in pixels.
 const MARGIN: f64 = 22.0;
-/// Where the axes' area begins and ends.
+/// The ends of the axes' area.
 pub(super) const LEFT: f64 = 92.0;
 pub(super) const RIGHT: f64 = 650.0;
 const BOTTOM: f64 = HEIGHT - 62.0;
-/// Where the legend begins.
+/// The left end of the legend.
 const LEGEND: f64 = RIGHT + 28.0;
 const LINE: f64 = 18.0;
 /// Height of a line of labels above the plot.
 const REFERENCE_LINE: f64 = 16.0;
-/// Size of the letters in legend and subtitle.
+/// Size of the letters in legend and subtitle, in pixels.
 const LETTER: f64 = 13.0;
 
 impl Chart {
@@ -101,7 +101,7 @@ impl Chart {
     }
 }
 
-/// Title and subtitle; returns where the axes' area begins.
+/// Draws title and subtitle, and returns the top of the axes' area.
 pub(super) fn heading(svg: &mut Svg, title: &str, subtitle: &str) -> f64 {
     svg.text("title", (MARGIN, 33.0), Hold::Start, title);
     let mut y = 36.0;
@@ -112,7 +112,7 @@ pub(super) fn heading(svg: &mut Svg, title: &str, subtitle: &str) -> f64 {
     y + 26.0
 }
 
-/// Lines across, labels at the left, and the axis's name.
+/// Draws the second axis: lines across, labels at the left, and its name.
 pub(super) fn second_axis(svg: &mut Svg, y: &Laid, label: &str, top: f64) {
     for tick in y.ticks() {
         let Some(at) = y.pixel(tick.at) else { continue };
@@ -128,7 +128,7 @@ pub(super) fn second_axis(svg: &mut Svg, y: &Laid, label: &str, top: f64) {
     svg.turned_text("name", (26.0, middle), Hold::Middle, label, -90);
 }
 
-/// Where the axes' area ends.
+/// The bottom of the axes' area.
 pub(super) fn bottom() -> f64 {
     BOTTOM
 }
@@ -140,7 +140,7 @@ pub(super) fn references(
     y: &Laid,
     top: f64,
 ) {
-    // All lines before all labels, which hide what is behind them.
+    // All lines come before all labels, because labels hide the lines behind them.
     let mut labels = Vec::new();
     for Reference { line, label } in references {
         let Line::Y(value) = line else { continue };
@@ -163,15 +163,15 @@ pub(super) fn references(
 /// The label of a vertical line, above the plot.
 struct Stacked<'a> {
     label: &'a str,
-    /// Where the line is, and the label's middle.
+    /// The positions of the line, and of the label's middle.
     at: f64,
     middle: f64,
     half: f64,
-    /// In which row, from the plot upwards.
+    /// The label's row, counted from the plot upwards.
     row: usize,
 }
 
-/// Labels of vertical lines, each in the lowest row where it meets no other.
+/// Places the labels of vertical lines, each in the lowest row where it overlaps no other.
 fn stacked<'a>(references: &'a [Reference], x: &Laid) -> Vec<Stacked<'a>> {
     let mut labels: Vec<Stacked<'a>> = Vec::new();
     for Reference { line, label } in references {
@@ -187,7 +187,7 @@ fn stacked<'a>(references: &'a [Reference], x: &Laid) -> Vec<Stacked<'a>> {
     labels
 }
 
-/// A vertical line with ends across.
+/// Draws a vertical line with a short line across each end.
 pub(super) fn error_bar(svg: &mut Svg, class: &str, x: f64, low: f64, high: f64) {
     svg.line(class, (x, low), (x, high));
     for y in [low, high] {
@@ -195,7 +195,7 @@ pub(super) fn error_bar(svg: &mut Svg, class: &str, x: f64, low: f64, high: f64)
     }
 }
 
-/// The names of the series, at the right.
+/// Draws the names of the series at the right.
 pub(super) fn legend<'a>(
     svg: &mut Svg,
     entries: impl Iterator<Item = (&'a str, Role, Stroke)>,
@@ -223,7 +223,7 @@ fn marker_class(role: Role) -> String {
     if is_hollow(role) { format!("{} hollow", class(role)) } else { class(role) }
 }
 
-/// Which form of marker.
+/// The form of a role's marker.
 fn form(role: Role) -> usize {
     match role {
         Role::Ours(n) | Role::Paper(n) => n,
@@ -248,7 +248,7 @@ mod tests {
         let points = [(1.0, 0.01), (2.0, 0.0), (3.0, f64::NAN), (f64::INFINITY, 1.0), (4.0, 100.0)];
         let points = points.map(|(x, y)| Point::at(x, y)).to_vec();
         let text = chart(vec![Series::line("ours", Role::Ours(0), points)]);
-        // Two points and the marker of the legend.
+        // Two points, and the marker of the legend.
         assert_eq!(text.matches("<circle").count(), 3, "{text}");
         assert!(text.contains("ours: 100 s at 4 %"));
         assert!(!text.contains("NaN") && !text.contains("inf"));
@@ -268,7 +268,7 @@ mod tests {
         let references = marks.map(|at| Reference::x(at, "they are killed"));
         let x = Laid::new(&Axis::linear("time", Unit::Plain), [0.0, 60.0].into_iter(), LEFT, RIGHT);
         let labels = stacked(&references, &x);
-        // Each meets the next one, and no other.
+        // Each label overlaps only the next one.
         let apart = labels[1].middle - labels[0].middle;
         assert!((apart..2.0 * apart).contains(&(2.0 * labels[0].half)), "{apart}");
         assert_eq!(labels.iter().map(|label| label.row).collect::<Vec<_>>(), [0, 1, 0, 1]);

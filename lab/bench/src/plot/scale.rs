@@ -1,4 +1,4 @@
-//! Where a value lies on an axis, which values are labelled, and how.
+//! Computes the position of a value on an axis, and chooses and formats the labels.
 
 use super::{Axis, Scale, Unit};
 
@@ -9,25 +9,25 @@ pub(super) struct Laid {
     unit: Unit,
     low: f64,
     high: f64,
-    /// Where the low and the high end are, in pixels.
+    /// The pixels of the low and of the high end.
     from: f64,
     to: f64,
 }
 
-/// A value that gets a line across the plot, and perhaps a label.
+/// A value with a line across the plot, and perhaps a label.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub(super) at: f64,
     pub(super) label: Option<String>,
 }
 
-/// About how many labels a linear axis has.
+/// Approximate number of labels on a linear axis.
 const LABELS: f64 = 8.0;
 /// Beyond this many powers of ten, a logarithmic axis labels only some.
 const DECADES_LABELLED: i32 = 8;
 
 impl Laid {
-    /// Lays the axis of these values from one pixel to another.
+    /// Lays an axis for these values from one pixel to another.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let shown =
             |value: &f64| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0);
@@ -49,17 +49,18 @@ impl Laid {
             Scale::Log if value <= 0.0 => return None,
             Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
         };
-        // A hair beyond the ends is the ends' own rounding.
+        // A share slightly beyond the ends comes from rounding.
         (-0.0001..=1.0001).contains(&share).then_some(self.from + share * (self.to - self.from))
     }
 
-    /// The pixel of a value, moved to the nearer end if it lies beyond; for the ends of error bars.
+    /// The pixel of a value, moved to the nearer end if it lies beyond. Used for the ends of
+    /// error bars.
     pub(super) fn clamped(&self, value: f64) -> f64 {
         let value = if value.is_finite() { value } else { self.high };
         self.pixel(value.clamp(self.low, self.high)).unwrap_or(self.from)
     }
 
-    /// The value that the axis begins with.
+    /// The low end of the axis.
     pub(super) fn low(&self) -> f64 {
         self.low
     }
@@ -93,7 +94,7 @@ impl Laid {
                     2 | 5 => decades < 2.5,
                     _ => false,
                 };
-                // Between many powers of ten, lines for the others would be a grey area.
+                // With many powers of ten, further lines would merge into a grey area.
                 if self.pixel(at).is_some() && (digit == 1 || decades < 6.5) {
                     let label = labelled.then(|| format(at, self.unit));
                     ticks.push(Tick { at, label });
@@ -104,10 +105,10 @@ impl Laid {
     }
 }
 
-/// The ends of an axis for data between these.
+/// The ends of an axis for data between these values.
 fn rounded(scale: Scale, low: f64, high: f64) -> (f64, f64) {
     if low > high {
-        // No data.
+        // There are no data.
         return (1.0, 10.0);
     }
     match scale {
@@ -119,7 +120,7 @@ fn rounded(scale: Scale, low: f64, high: f64) -> (f64, f64) {
             let low = if low > 0.0 { 0.0 } else { low };
             let high = if high < 0.0 { 0.0 } else { high };
             let span = if high > low { high - low } else { 1.0 };
-            // Room for the topmost point.
+            // Leaves room above the topmost point.
             let high = if high > 0.0 { high + span * 0.05 } else { high.max(low + span) };
             let step = step(high - low);
             ((low / step).floor() * step, (high / step).ceil() * step)
@@ -133,7 +134,7 @@ fn floor_125(value: f64) -> f64 {
     [5.0, 2.0, 1.0].map(|n| n * decade).into_iter().find(|n| *n <= value).unwrap_or(decade)
 }
 
-/// The smallest one that is not below it.
+/// The smallest 1, 2 or 5 times a power of ten that is not below a positive value.
 fn ceil_125(value: f64) -> f64 {
     let decade = 10f64.powi(value.log10().floor() as i32);
     let above = [1.0, 2.0, 5.0].map(|n| n * decade).into_iter().find(|n| *n >= value);
@@ -142,13 +143,13 @@ fn ceil_125(value: f64) -> f64 {
 
 /// A step of 1, 2 or 5 times a power of ten.
 fn step(span: f64) -> f64 {
-    // A hair less, so that a span of round steps keeps them.
+    // Slightly less, so that a span of round steps keeps these steps.
     let rough = span / LABELS * 0.999;
     let decade = 10f64.powi(rough.log10().floor() as i32);
     [1.0, 2.0, 5.0].map(|n| n * decade).into_iter().find(|n| *n >= rough).unwrap_or(10.0 * decade)
 }
 
-/// A number as it stands on an axis.
+/// Formats a number for an axis.
 pub(super) fn format(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Plain => plain(value),
@@ -166,7 +167,7 @@ pub(super) fn format(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Three digits that count, thousands grouped, millions in short.
+/// Formats a number with three significant digits, with grouped thousands and short millions.
 fn plain(value: f64) -> String {
     let size = value.abs();
     if size >= 1e9 {

@@ -1,10 +1,11 @@
-//! Elements, escaping, and the style sheet with its light and its dark set of colours.
+//! Writes SVG elements with escaped text, and the style sheet with its light and its dark
+//! colours.
 
 use std::fmt::Write;
 
 use super::Role;
 
-/// Colours of the series, each for light and dark pages: dark enough on white, light enough on
+/// Colours of the series, for light and for dark pages: dark enough on white, light enough on
 /// black.
 const OURS: [(&str, &str); 3] =
     [("#0a5cc2", "#5aa9ff"), ("#0e8a9c", "#45d0e0"), ("#4338ca", "#a5a0ff")];
@@ -28,7 +29,7 @@ pub(super) fn class(role: Role) -> String {
     }
 }
 
-/// Whether markers of a role are hollow: the paper's figures were not measured here.
+/// True if the markers of a role are hollow: the paper's figures were not measured here.
 pub(super) fn is_hollow(role: Role) -> bool {
     matches!(role, Role::Paper(_))
 }
@@ -39,7 +40,7 @@ pub(super) struct Svg {
     text: String,
 }
 
-/// Where a text is held.
+/// The point by which a text is anchored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     Start,
@@ -48,7 +49,7 @@ pub(super) enum Hold {
 }
 
 impl Svg {
-    /// Begins a document of this size, whose title is read out to those who cannot see it.
+    /// Begins a document of this size. Screen readers read the title aloud.
     pub(super) fn new(width: f64, height: f64, title: &str) -> Self {
         let title = escape(title);
         let mut svg = Svg { text: String::with_capacity(16 << 10) };
@@ -114,7 +115,7 @@ impl Svg {
         self.put(&format!("<path class=\"{class}\" d=\"{d}\"/>\n"));
     }
 
-    /// A rectangle that tells its value when it is pointed at.
+    /// Draws a rectangle that shows its value under the pointer.
     pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), size: (f64, f64), told: &str) {
         let ((width, height), told) = (size, escape(told));
         self.put(&format!(
@@ -123,7 +124,7 @@ impl Svg {
         ));
     }
 
-    /// A marker of one of several forms, which tells its value when it is pointed at.
+    /// Draws a marker of one of several forms, which shows its value under the pointer.
     pub(super) fn marker(&mut self, class: &str, form: usize, (x, y): (f64, f64), told: &str) {
         let told = match told {
             "" => String::new(),
@@ -142,7 +143,7 @@ impl Svg {
     }
 }
 
-/// How wide a text is, roughly; no font is at hand, and readers have different ones.
+/// The approximate width of a text: no font is available here, and readers have different ones.
 pub(super) fn width_of(text: &str, size: f64) -> f64 {
     let narrow = |c: char| "iIl.,:;'|!()[]jtfr1 ".contains(c);
     let share = |c| if narrow(c) { 0.38 } else { 0.63 };
@@ -172,7 +173,7 @@ fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML has no control characters.
+            // XML does not allow control characters.
             c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
@@ -205,7 +206,7 @@ fn style() -> String {
     css
 }
 
-/// The colours of everything, for one kind of page.
+/// The style sheet's colours for one kind of page.
 fn colours(of: impl Fn((&'static str, &'static str)) -> &'static str, page: [&str; 5]) -> String {
     let [page, ink, quiet, grid, minor] = page;
     let mut css = format!(

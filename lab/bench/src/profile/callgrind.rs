@@ -1,18 +1,17 @@
-//! What Valgrind's callgrind counted, read from the file that it writes.
+//! Reads the counts of Valgrind's callgrind from the file that it writes.
 //!
-//! The file lists each function with the lines of it that took instructions, and its calls of
-//! others. A name is written out once and stands for itself by a number from then on; the line
-//! after a call tells what the callee took, which counts where the callee is listed.
+//! The file lists each function with its lines that took instructions, and with its calls. A
+//! name is written once, and later replaced by a number. The line after a call has the
+//! instructions of the callee, which are counted where the callee is listed.
 
 use std::collections::HashMap;
 
-/// Whose code an instruction is of.
+/// The owner of the code of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The crates of this project, whatever they had inlined included.
+    /// The crates of this project, with everything inlined into them.
     Ours,
-    /// The engine beneath, and the crates that it brings: its slices and checksums wherever they
-    /// are used.
+    /// The engine beneath and its crates, with its slices and checksums wherever they are used.
     Engine,
     /// The allocator.
     Allocator,
@@ -50,7 +49,7 @@ const ALLOCATES: [&str; 6] = [
 ];
 
 impl Owner {
-    /// The owner of a function: the first crate that its name tells of.
+    /// The owner of a function: the first known crate in its name.
     fn of(function: &str) -> Owner {
         if is_allocator(function) {
             return Owner::Allocator;
@@ -71,24 +70,25 @@ fn is_allocator(function: &str) -> bool {
     function.starts_with("mi_") || function.starts_with("_mi_")
 }
 
-/// What a process took.
+/// The cost of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counts {
-    /// Of each [`Owner`], in their order.
+    /// Instructions of each [`Owner`], in their order.
     pub(crate) instructions: [f64; 4],
     pub(crate) allocations: f64,
 }
 
 impl Counts {
-    /// Of all owners.
+    /// Instructions of all owners.
     pub(crate) fn all_instructions(&self) -> f64 {
         self.instructions.iter().sum()
     }
 
-    /// Reads a file of callgrind's.
+    /// Reads a file of callgrind.
     ///
     /// # Errors
-    /// A file that does not tell of instructions first, or whose parts do not come to its total.
+    /// An error if the file does not count instructions first, or if its parts do not add up to
+    /// its total.
     pub(crate) fn read(text: &str) -> anyhow::Result<Counts> {
         let events = text.lines().find_map(|line| line.strip_prefix("events:"));
         let first = events.and_then(|events| events.split_whitespace().next());
@@ -128,7 +128,7 @@ impl Counts {
     }
 }
 
-/// The name behind `(12) name` or, later, `(12)`.
+/// The name in `(12) name`, or the earlier name for `(12)`.
 fn full_name<'a>(names: &mut HashMap<&'a str, &'a str>, told: &'a str) -> &'a str {
     let Some((number, name)) = told.split_once(')') else { return told };
     match name.trim_start() {

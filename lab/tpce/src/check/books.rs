@@ -1,4 +1,4 @@
-//! What the checks are about: the facts of a whole store as of one moment, without all else.
+//! Collects the facts that the checks need: those of a whole store as of one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,38 +13,38 @@ pub(crate) struct Books {
     /// By account and security.
     pub(crate) positions: BTreeMap<(u64, u32), i64>,
     pub(crate) held: BTreeMap<(u64, u32), i64>,
-    /// Lots with nothing in them.
+    /// The keys of lots with a quantity of zero.
     pub(crate) empty_lots: Vec<String>,
     pub(crate) trades: BTreeMap<u64, (Trade, TradeState)>,
-    /// Numbers of steps, and states.
+    /// The number and the state of each step.
     pub(crate) steps: BTreeMap<u64, Vec<(u8, u8)>>,
     pub(crate) settled: BTreeMap<u64, i64>,
     pub(crate) cash: BTreeMap<u64, i64>,
-    /// What each trade did to its account's lots.
+    /// The change of each trade to its account's lots.
     pub(crate) moved: BTreeMap<u64, i64>,
     pub(crate) requests: BTreeMap<u64, TradeRequest>,
     pub(crate) volume: i64,
-    /// `None` where the store keeps its indices itself.
+    /// `None` if the store maintains its indices itself.
     pub(crate) indices: Option<Indices>,
-    /// Cells that are locked after everything has ended.
+    /// Cells that are still locked after all requests have ended.
     pub(crate) locks: Vec<String>,
 }
 
-/// An account's balance before the first trade and now.
+/// An account's balance before the first trade, and now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Balance {
     pub(crate) opening: i64,
     pub(crate) now: i64,
 }
 
-/// The rows of the indices that transactions keep.
+/// The rows of the indices that transactions maintain.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Indices {
     pub(crate) found: BTreeSet<RowKey>,
 }
 
 impl Indices {
-    /// The prefixes of those that are checked.
+    /// The prefixes of the indices that are checked.
     pub(crate) const CHECKED: [&'static str; 4] = [
         index::TRADE_BY_ACCOUNT,
         index::TRADE_BY_SECURITY,
@@ -54,7 +54,7 @@ impl Indices {
 }
 
 impl Books {
-    /// Takes what a row of the table says.
+    /// Adds the facts in a row of the table.
     pub(crate) fn note(&mut self, row: &ScannedRow) -> Result<()> {
         let key = row.row.as_bytes();
         let end = key.iter().position(|byte| *byte == b':').map_or(key.len(), |at| at + 1);
@@ -111,7 +111,7 @@ impl Books {
     }
 }
 
-/// Account and security of a key. One that is too short is none that the checks could match.
+/// Account and security of a key. A key that is too short gives zeros, which match nothing.
 fn position(row: &ScannedRow, prefix: &str) -> (u64, u32) {
     let parts = Parts::of(&row.row, prefix);
     parts.and_then(|mut parts| Some((parts.long()?, parts.short()?))).unwrap_or_default()

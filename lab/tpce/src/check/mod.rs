@@ -1,15 +1,15 @@
-//! The nine checks that a run ends with. A run that fails one is no result.
+//! Runs the nine checks at the end of a run. A run that fails one is no result.
 //!
 //! ```text
 //! a  positions are the sums of their lots, and none is empty
-//! b  a completed trade has one settlement, a legal history, and cash if it was paid so
+//! b  a completed trade has one settlement, a legal history, and a cash transaction if paid in cash
 //! c  a balance is the opening balance and the account's cash transactions, to the cent
-//! d  the indices that transactions keep have a row for each record, and no other
+//! d  the indices that transactions maintain have a row for each record, and no other
 //! e  pending orders are those of pending trades
-//! f  the volumes of all securities are what was told to the market feed
-//! g  what a trade did to its account's lots is what was traded
+//! f  the volumes of all securities add up to the quantities of the Market-Feeds
+//! g  a trade changed its account's lots by the traded quantity
 //! h  no lock is left
-//! i  trades and completions are those that the driver saw committed: none lost, none twice
+//! i  trades and completions are those that the driver saw committed: none is lost, none is twice
 //! ```
 
 mod books;
@@ -29,10 +29,10 @@ pub(crate) use books::Balance;
 pub(crate) use books::Books;
 use books::Indices;
 
-/// How many violations of each check are told.
+/// Most reported violations of each check.
 const REPORTED_MAX: usize = 5;
 
-/// Something that must not be.
+/// A violation of one of the checks.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -43,9 +43,9 @@ const REPORTED_MAX: usize = 5;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which check found it, `a` to `i`.
+    /// The check that found it, `a` to `i`.
     pub check: char,
-    /// What is wrong.
+    /// A description of the violation.
     pub what: String,
 }
 
@@ -55,23 +55,23 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the logs of several drivers are worth.
+/// The comparison of several drivers' logs with the store.
 ///
 /// See [`Exchange::audit`](crate::Exchange::audit).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// What is wrong, of all nine checks.
+    /// The violations that the nine checks found.
     pub violations: Vec<Violation>,
-    /// Orders and completions that the drivers were told are committed.
+    /// Number of orders and completions that the store acknowledged to a driver.
     pub acknowledged: u64,
-    /// Those of them that are not in the store.
+    /// Number of acknowledged ones that are missing in the store.
     pub lost: u64,
-    /// Transactions that a driver began, and was not told about.
+    /// Number of transactions that a driver began, and whose end it does not know.
     pub in_doubt: u64,
 }
 
-/// Runs all checks, and counts.
+/// Runs all checks, and counts lost and doubtful transactions.
 pub(crate) fn audit(books: &Books, ledger: &Ledger, scale: Scale) -> Audit {
     let (present, completed) = since(books, scale);
     let lost = |here: &BTreeSet<u64>, there| here.difference(there).count() as u64;
@@ -101,7 +101,7 @@ pub(crate) fn all(books: &Books, ledger: &Ledger, scale: Scale) -> Vec<Violation
     found.violations
 }
 
-/// Violations so far.
+/// The violations so far.
 #[derive(Debug, Default)]
 struct Found {
     violations: Vec<Violation>,
@@ -169,7 +169,7 @@ fn completed(books: &Books, found: &mut Found) {
     }
 }
 
-/// Whether a trade of this type may have been in these states, one after the other.
+/// True if a trade of this type may go through these states in this order.
 fn is_legal(tt: u8, states: &[u8]) -> bool {
     let whole: &[&[u8]] = if kind::is_market(tt) {
         &[&[status::SUBMITTED, status::COMPLETED]]
@@ -233,7 +233,7 @@ fn pending(books: &Books, found: &mut Found) {
 
 /// (f)
 fn volumes(books: &Books, ledger: &Ledger, found: &mut Found) {
-    // Each feed in doubt was told or was not.
+    // Each feed in doubt may have been committed or not.
     let mut possible = BTreeSet::from([ledger.fed]);
     for shares in &ledger.doubt.fed {
         possible.extend(possible.clone().into_iter().map(|sum| sum + shares));
@@ -250,7 +250,7 @@ fn volumes(books: &Books, ledger: &Ledger, found: &mut Found) {
     }
 }
 
-/// The trades of the run, and those of them that were completed.
+/// The trades of the run, and those among them that were completed.
 fn since(books: &Books, scale: Scale) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let new = || books.trades.range(scale.trades() + 1..);
     let done = |(t, (_, state)): (&u64, &(Trade, TradeState))| {

@@ -1,4 +1,5 @@
-//! Each check catches a violation that was planted in the store, and none finds anything before.
+//! Tests that each check finds a violation planted in the store, and that none finds one
+//! before.
 
 use percolator::{Column, Percolator, RowKey};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use crate::store::OnPercolator;
 
 const SCALE: Scale = Scale { customers: 20, trades_per_customer: 8, seed: 3 };
 
-/// A brokerage that is loaded and not used.
+/// A brokerage that was loaded and not used.
 struct Bed(OnPercolator);
 
 impl Bed {
@@ -45,7 +46,7 @@ impl Bed {
         scan.collect().await.unwrap().remove(0).row
     }
 
-    /// Only this check finds something.
+    /// Checks that only this check finds violations.
     async fn only(&self, check: char) {
         let violations = self.violations().await;
         assert!(!violations.is_empty(), "({check}) did not see it");
@@ -139,7 +140,7 @@ async fn lots_that_moved_by_more_than_was_traded() {
 #[tokio::test]
 async fn a_lock_that_is_left() {
     let bed = Bed::new().await;
-    // In a table of its own: the check's scan waits for a lock of a living owner that it meets.
+    // In another table: the check's scan would wait for a lock whose owner is alive.
     let other = bed.0.db.table("other").await.unwrap();
     let mut tx = bed.0.db.begin().await.unwrap();
     tx.set(&other, keys::last_trade(1), &VOL, encode(&0_i64)).unwrap();

@@ -1,4 +1,4 @@
-//! Runs on a database in memory, with the checks at the end.
+//! Tests runs on a database in memory, with the checks at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ async fn a_brokerage_that_is_too_small_is_refused() {
     assert_eq!(refused.to_string(), "3 customers: give 20 to 1000000");
 }
 
-/// Two drivers, one of which is dropped in the middle of what it does, as if its process were
+/// Runs two drivers, and drops one of them in the middle of its work, as if its process were
 /// killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_several_drivers_logged_is_in_the_store() {
@@ -95,11 +95,11 @@ async fn what_several_drivers_logged_is_in_the_store() {
     let audit = Exchange::audit(db.another_client().await.unwrap(), SCALE, &logs).await.unwrap();
     assert_eq!((audit.violations, audit.lost), (vec![], 0));
     assert!(audit.acknowledged > 20, "{}", audit.acknowledged);
-    // A commit that is acknowledged and not there.
+    // An acknowledged commit that is missing in the store.
     logs[0].push("0 done trade_order 9000000 0".parse().unwrap());
     let audit = Exchange::audit(db.another_client().await.unwrap(), SCALE, &logs).await.unwrap();
     assert_eq!((audit.violations.len(), audit.lost), (1, 1), "{:?}", audit.violations);
-    // One that is there, and that nobody says was begun.
+    // Commits in the store that no log mentions.
     logs.truncate(1);
     assert!(
         !Exchange::audit(db.another_client().await.unwrap(), SCALE, &logs)

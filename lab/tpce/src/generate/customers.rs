@@ -1,5 +1,5 @@
-//! Customers, who may trade for them, what they watch, and the brokers. Their accounts come with
-//! the history, which decides the balances.
+//! Generates customers, the permissions to trade for them, their watch lists, and the brokers.
+//! The accounts come with the history, which determines the balances.
 
 use crate::Scale;
 use crate::model::*;

@@ -1,4 +1,4 @@
-//! Tables that do not grow with the number of customers.
+//! Generates the tables that do not grow with the number of customers.
 
 use crate::Scale;
 use crate::model::*;
@@ -63,7 +63,8 @@ fn fees() -> impl Iterator<Item = Row> {
     })
 }
 
-/// An address; exchanges, companies and customers have them, in this order.
+/// Generates an address. Exchanges, companies and customers have addresses, numbered in this
+/// order.
 pub(super) fn address(scale: Scale, ad: u64) -> Row {
     let mut stream = Stream::new(scale.seed, Purpose::Dimensions, ad);
     Row::Address(Address {

@@ -1,8 +1,8 @@
-//! The trades before the run, and what they left: positions, lots, balances.
+//! Generates the trades before the run, and their results: positions, lots, balances.
 //!
-//! Trades are made in order of time, by the same rules as in the run, so that every check that
-//! holds after the run holds before it. Each account buys of its securities first; all else is
-//! drawn as the emulator draws it.
+//! Trades follow in order of time, by the same rules as in the run. So every check that must
+//! hold after the run also holds before it. Each account first buys of its own securities.
+//! Everything else is drawn as the emulator draws it.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::scale::TRADE_EVERY_MS;
 use super::customers;
 use super::stream::{Purpose, Stream};
 
-/// How long after its entry a trade is submitted, and completed.
+/// Time from the entry of a trade until it is submitted, and until it is completed.
 const SUBMITTED_AFTER_MS: u64 = 100;
 const COMPLETED_AFTER_MS: u64 = 200;
 
-/// Makes the trades; an iterator of what each of them wrote, and of what is left at the end.
+/// Generates the trades. It iterates over the rows of each trade, and then over the final rows.
 #[derive(Debug)]
 pub(super) struct History {
     scale: Scale,
     stream: Stream,
-    /// Which account trades which security, the last first.
+    /// The accounts and securities of the trades to make, the last first.
     plan: Vec<(u64, u32)>,
     made: u64,
     lots: BTreeMap<(u64, u32), Vec<Lot>>,
@@ -106,7 +106,7 @@ impl History {
     }
 }
 
-/// What a cash transaction is called.
+/// The name of a cash transaction.
 pub(crate) fn cash_name(is_sell: bool, qty: i64, symb: u32) -> String {
     format!("{} {qty} shares of {symb}", if is_sell { "Sell" } else { "Buy" })
 }
@@ -134,7 +134,7 @@ fn steps(trade: &Trade, completed: u64) -> Vec<Row> {
     states.into_iter().enumerate().map(step).collect()
 }
 
-/// Changes lots as the rules say; they stay in order of time.
+/// Changes lots by the rules, and keeps them in order of time.
 fn apply(lots: &mut Vec<Lot>, changed: &[Lot], opened: Option<Lot>) {
     for now in changed {
         lots.retain_mut(|lot| {

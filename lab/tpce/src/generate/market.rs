@@ -1,4 +1,4 @@
-//! Companies, their securities, prices and news.
+//! Generates companies, with their securities, prices and news.
 
 use crate::Scale;
 use crate::model::*;
@@ -7,13 +7,13 @@ use crate::scale::{DAY_MS, PRICED_DAYS, names};
 use super::dimensions::address;
 use super::stream::{Purpose, Stream};
 
-/// A company's competitors, its quarters of figures, its news.
+/// Numbers per company: competitors, quarters of figures, news items.
 const COMPETITORS: u32 = 3;
 const QUARTERS: u32 = 20;
 const NEWS: u32 = 2;
 
-/// The length of a news item. TPC-E's have a hundred thousand bytes; nothing here reads them often
-/// enough to matter.
+/// Length of a news item, in bytes. TPC-E's have a hundred thousand, but they are read too
+/// seldom to matter here.
 const NEWS_BYTES: usize = 1_000;
 
 pub(super) fn rows(scale: Scale) -> impl Iterator<Item = Row> {

@@ -1,14 +1,15 @@
-//! All rows before the run, made from a seed.
+//! Generates all rows before the run from a seed.
 //!
 //! ```text
 //! stream.rs      numbers
-//! dimensions.rs  what does not grow: zip codes, taxes, types, exchanges, industries, charges
+//! dimensions.rs  tables of fixed size: zip codes, taxes, types, exchanges, industries, charges
 //! market.rs      companies, their securities, prices and news
 //! customers.rs   customers, permissions, watch lists, brokers
-//! history.rs     the trades so far, and what they left: positions, lots, balances
+//! history.rs     the trades so far, and their results: positions, lots, balances
 //! ```
 //!
-//! Our own, after the rules in TPC-E's public specification; nothing is copied from its generator.
+//! The generator is our own, by the rules of TPC-E's public specification. It copies nothing
+//! from TPC-E's generator.
 
 pub(crate) mod customers;
 mod dimensions;
@@ -19,7 +20,7 @@ pub(crate) mod stream;
 use crate::Scale;
 use crate::model::Row;
 
-/// Every row, in no order that matters.
+/// All rows, in any order.
 pub(crate) fn rows(scale: Scale) -> impl Iterator<Item = Row> {
     dimensions::rows(scale)
         .chain(market::rows(scale))

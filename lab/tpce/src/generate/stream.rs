@@ -1,12 +1,13 @@
-//! Seeded streams of numbers: SplitMix64 (Steele, Lea and Flood, 2014).
+//! Implements seeded streams of numbers: SplitMix64 (Steele, Lea and Flood, 2014).
 //!
-//! Each table has a stream of its own, and each item of a table one under it, so that what a row
-//! holds depends on seed, table and number alone, whoever asks and in which order. Not for secrets.
+//! Each table has a stream of its own, and each item of a table one below it. So the content of
+//! a row depends only on seed, table and number, not on the order in which rows are generated.
+//! The numbers must not be used for secrets.
 
 /// The distance between two states: 2^64 divided by the golden ratio, as an odd number.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Dimensions = 1,
@@ -29,7 +30,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The stream of one item.
+    /// Creates the stream of one item.
     pub(crate) fn new(seed: u64, purpose: Purpose, item: u64) -> Self {
         let mut stream = Stream { state: seed };
         for word in [purpose as u64, item] {
@@ -47,34 +48,34 @@ impl Stream {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 if that is 0.
+    /// Draws a number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        // The high half of the product; the bias is below 2^-32 for every count here.
+        // The high half of the product. The bias is below 2^-32 for every count here.
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Draws a number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// As [`between`](Stream::between), for amounts.
+    /// Like [`between`](Stream::between), for amounts.
     pub(crate) fn amount(&mut self, low: i64, high: i64) -> i64 {
         low + self.below(high.abs_diff(low) + 1) as i64
     }
 
-    /// True in so many of a hundred cases.
+    /// True with this probability in percent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// From 0 up to but not including 1.
+    /// Draws a number from 0, included, to 1, excluded.
     pub(crate) fn unit(&mut self) -> f64 {
-        // The 53 bits that an f64 holds exactly.
+        // An f64 holds 53 bits exactly.
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// One of the items, of which there is at least one.
+    /// Draws one of the items. There must be at least one.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]
     }
@@ -85,10 +86,10 @@ impl Stream {
         }
     }
 
-    /// So many different numbers from 1 to `most`, or all of them, sorted.
+    /// Draws this many different numbers from 1 to `most`, or all of them. They are sorted.
     pub(crate) fn distinct(&mut self, count: u64, most: u64) -> Vec<u32> {
         let mut chosen = std::collections::BTreeSet::new();
-        // Floyd's: the number of draws does not depend on luck.
+        // Floyd's algorithm: the number of draws does not depend on chance.
         for end in most.saturating_sub(count) + 1..=most {
             let drawn = self.between(1, end);
             chosen.insert(if chosen.contains(&drawn) { end } else { drawn });

@@ -1,20 +1,20 @@
-//! Row keys: a table's prefix, then its key, in an order-preserving encoding.
+//! Encodes row keys: a table's prefix, then its key, in an order-preserving encoding.
 //!
-//! Numbers are big-endian, so that rows sort by number; a complemented trade number sorts newest
-//! first. Text comes last in a key or alone, so that it needs no end mark. No prefix is the
-//! beginning of another one, because each ends with its only colon or stop.
+//! Numbers are big-endian, so that rows sort by number. A complemented trade number sorts
+//! newest first. Text comes last in a key or is its only part, so that it needs no end mark.
+//! Each prefix ends with its only colon, so none is the beginning of another.
 
 use percolator::RowKey;
 
 /// The table of the whole workload.
 pub(crate) const TABLE: &str = "tpce";
 
-/// A key that is being written.
+/// A key that is being built.
 #[derive(Debug)]
 pub(crate) struct Key(Vec<u8>);
 
 impl Key {
-    /// The beginning of every key of a table or index.
+    /// Begins a key of a table or an index.
     pub(crate) fn of(prefix: &str) -> Self {
         let mut bytes = Vec::with_capacity(prefix.len() + 24);
         bytes.extend_from_slice(prefix.as_bytes());
@@ -36,7 +36,7 @@ impl Key {
         self
     }
 
-    /// Of a trade, the newest first.
+    /// Adds a trade number so that the newest trade sorts first.
     pub(crate) fn newest_first(self, trade: u64) -> Self {
         self.long(!trade)
     }
@@ -51,12 +51,12 @@ impl Key {
     }
 }
 
-/// The parts of a key that was read.
+/// The remaining parts of a key.
 #[derive(Debug)]
 pub(crate) struct Parts<'a>(&'a [u8]);
 
 impl<'a> Parts<'a> {
-    /// The parts after the prefix; none of a key with another prefix.
+    /// The parts after the prefix; `None` for a key with another prefix.
     pub(crate) fn of(row: &'a RowKey, prefix: &str) -> Option<Self> {
         row.as_bytes().strip_prefix(prefix.as_bytes()).map(Parts)
     }
@@ -84,7 +84,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Prefixes of indices, which transactions keep up to date by hand.
+/// Prefixes of the indices that transactions maintain themselves.
 pub(crate) mod index {
     pub(crate) const CUSTOMER_BY_TAX_ID: &str = "I.tax:";
     pub(crate) const ACCOUNT_BY_CUSTOMER: &str = "I.cca:";

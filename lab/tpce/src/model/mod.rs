@@ -1,15 +1,16 @@
-//! The data model: one Percolator table for all 33 tables and their indices.
+//! Defines the data model: one Percolator table for all 33 tables and their indices.
 //!
 //! ```text
 //! key.rs      prefixes and the encoding of keys
 //! record.rs   the records, each with its key
-//! stored.rs   which cells a record has, index rows included
-//! row.rs      any of the records: what the generator makes and the loaders take
+//! stored.rs   the cells of each record, index rows included
+//! row.rs      a row of any table, as the generator makes and the loaders take them
 //! ```
 //!
-//! What a transaction changes often has a cell of its own (an account's balance, a security's price
-//! and volume, a trade's state, a quantity held), so that writers do not conflict over what they do
-//! not change; all else of a record is packed into the cell `d`.
+//! A field that transactions change often has a cell of its own. These are an account's balance,
+//! a security's price and volume, a trade's state, and a quantity held. So writers do not
+//! conflict over fields that they do not change. The other fields of a record are packed into the
+//! cell `d`.
 
 pub(crate) mod key;
 pub(crate) mod record;

@@ -1,13 +1,13 @@
-//! The records of all 33 tables, each with its key.
+//! Defines the records of all 33 tables, each with its key.
 //!
-//! Money is in whole cents, rates are in hundredths of a percent, times are milliseconds of market
-//! time (0 is the first day's opening), days are counted from a fixed one. Securities have numbers
-//! where TPC-E has symbols of letters. Of the long tail of descriptive columns each table has some,
-//! so that records have a realistic size.
+//! Money is in whole cents, and rates are in hundredths of a percent. Times are milliseconds of
+//! market time (0 is the first day's opening), and days are counted from a fixed one.
+//! Securities have numbers instead of TPC-E's symbols. Each table has only some of TPC-E's
+//! descriptive columns, so that records have a realistic size.
 
 use serde::{Deserialize, Serialize};
 
-/// A value of a column, as PostgreSQL needs to know it.
+/// A value of a column, with the type that PostgreSQL needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Number(i64),
@@ -17,7 +17,7 @@ pub(crate) enum Value<'a> {
 
 /// The type of a field.
 pub(crate) trait Field {
-    /// Its type in SQL.
+    /// The type in SQL.
     const SQL: &'static str;
 
     fn value(&self) -> Value<'_>;
@@ -54,7 +54,7 @@ impl Field for bool {
     }
 }
 
-/// What every record offers to whoever stores it.
+/// The fields of a record, for any store.
 pub(crate) trait Record: Serialize {
     /// Names and SQL types of its fields.
     const FIELDS: &'static [(&'static str, &'static str)];
@@ -120,7 +120,7 @@ records! {
     Customer {
         c: u64, tax_id: String, status: u8, last_name: String, first_name: String, gender: u8,
         born_day: u32, ad: u64, phone: String, email: String,
-        /// In a cell of its own.
+        /// Stored in a cell of its own.
         #[serde(skip)]
         tier: u8,
     }
@@ -129,7 +129,7 @@ records! {
         ca: u64, b: u32, c: u64, name: String, tax_status: u8,
         /// The balance before the first trade.
         opening: i64,
-        /// In a cell of its own.
+        /// Stored in a cell of its own.
         #[serde(skip)]
         bal: i64,
     }
@@ -187,7 +187,7 @@ pub(crate) mod kind {
         matches!(tt, MARKET_BUY | MARKET_SELL)
     }
 
-    /// Whether a limit order goes to the market at this price.
+    /// True if a limit order goes to the market at this price.
     pub(crate) fn is_triggered(tt: u8, limit: i64, price: i64) -> bool {
         match tt {
             LIMIT_BUY | STOP_LOSS => price <= limit,

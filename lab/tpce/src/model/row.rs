@@ -1,4 +1,4 @@
-//! Any record, as the generator makes them and the loaders take them.
+//! Defines a row of any table, which the generator makes and the loaders take.
 
 use percolator::{Bytes, Column, RowKey};
 
@@ -7,16 +7,16 @@ use super::stored::Stored;
 
 macro_rules! rows {
     ($($name:ident => $table:literal [$($key:ident),*]),* $(,)?) => {
-        /// A row of any of the tables.
+        /// A row of any table.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub(crate) enum Row {
             $($name($name),)*
-            /// With its state, which is a cell of its own.
+            /// A trade with its state, which is stored in a cell of its own.
             Trade(Trade, TradeState),
         }
 
         impl Row {
-            /// The cells that hold it, those of its index rows included.
+            /// The cells of the row, those of its index rows included.
             pub(crate) fn cells(&self) -> Vec<(RowKey, Column, Bytes)> {
                 match self {
                     $(Row::$name(record) => record.cells(),)*
@@ -28,7 +28,7 @@ macro_rules! rows {
                 }
             }
 
-            /// The name of its table in SQL, and its values.
+            /// The name of the row's table in SQL, and its values.
             pub(crate) fn values(&self) -> (&'static str, Vec<Value<'_>>) {
                 match self {
                     $(Row::$name(record) => ($table, record.values()),)*
@@ -41,7 +41,7 @@ macro_rules! rows {
             }
         }
 
-        /// The tables as SQL has them.
+        /// The tables in SQL.
         pub(crate) const DEFINITIONS: &[Definition] = &[
             $(Definition {
                 table: $table,
@@ -53,17 +53,17 @@ macro_rules! rows {
                 fields: &[Trade::FIELDS, TradeState::FIELDS],
                 key: &["t"],
             },
-            // None are pending before the run.
+            // No orders are pending before the run, so this table has no rows.
             Definition { table: "trade_request", fields: &[TradeRequest::FIELDS], key: &["t"] },
         ];
     };
 }
 
-/// A table as SQL has it.
+/// A table in SQL.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) table: &'static str,
-    /// Names and types.
+    /// Names and types of the fields.
     pub(crate) fields: &'static [&'static [(&'static str, &'static str)]],
     pub(crate) key: &'static [&'static str],
 }

@@ -1,7 +1,7 @@
-//! Which cells a record has, those of its index rows included.
+//! Defines the cells of each record, those of its index rows included.
 //!
-//! Invariant: transactions write and remove whole records through [`Stored::cells`] alone, so that
-//! a row never comes or goes without its index rows.
+//! Invariant: transactions write and remove whole records only through [`Stored::cells`]. So a
+//! row is never written or removed without its index rows.
 
 use percolator::{Bytes, Column, Error, RowKey};
 use serde::de::DeserializeOwned;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::key::{Key, index};
 use super::record::*;
 
-/// All of a record that is not in a cell of its own.
+/// The fields of a record that have no cell of their own.
 pub(crate) const D: Column = Column::literal("d");
 /// A customer's tier.
 pub(crate) const TIER: Column = Column::literal("tier");
@@ -18,9 +18,9 @@ pub(crate) const TIER: Column = Column::literal("tier");
 pub(crate) const BAL: Column = Column::literal("bal");
 /// A broker's name.
 pub(crate) const NAME: Column = Column::literal("name");
-/// A security's last price, when it was paid, and the day's first; a lot's price.
+/// A security's last price with its time, and the first price of the day; a lot's price.
 pub(crate) const PRICE: Column = Column::literal("price");
-/// How much of a security was traded.
+/// A security's traded volume.
 pub(crate) const VOL: Column = Column::literal("vol");
 /// A quantity held.
 pub(crate) const QTY: Column = Column::literal("qty");
@@ -35,9 +35,9 @@ pub(crate) struct Price {
     pub(crate) open_price: i64,
 }
 
-/// A record as cells.
+/// A record that is stored as cells.
 pub(crate) trait Stored: Record {
-    /// The record's own row.
+    /// The key of the record's own row.
     fn key(&self) -> RowKey;
 
     /// The cells of the record's own row.
@@ -45,12 +45,12 @@ pub(crate) trait Stored: Record {
         vec![(D, encode(self))]
     }
 
-    /// The index rows, and what they hold.
+    /// The index rows, and their content.
     fn index_rows(&self) -> Vec<(RowKey, Bytes)> {
         Vec::new()
     }
 
-    /// Every cell.
+    /// All cells of the record.
     fn cells(&self) -> Vec<(RowKey, Column, Bytes)> {
         let key = self.key();
         let own = self.own_cells().into_iter().map(|(column, value)| (key.clone(), column, value));
@@ -268,7 +268,7 @@ impl Stored for HoldingSummary {
 }
 
 impl TradeState {
-    /// The cell beside the trade's others.
+    /// The cell of the state, in the trade's own row.
     pub(crate) fn cell(&self, t: u64) -> (RowKey, Column, Bytes) {
         (keys::trade(t), STATE, encode(self))
     }

@@ -1,5 +1,6 @@
-//! What the checks are about, as of one moment. PostgreSQL keeps its indices itself and has no
-//! locks that outlive a connection, so the checks (d) and (h) have nothing to look at.
+//! Reads the facts that the checks need, as of one moment. PostgreSQL maintains its indices
+//! itself, and its locks end with their connection. So the checks (d) and (h) have nothing to
+//! check.
 
 use tokio_postgres::{Client, Error, Row};
 

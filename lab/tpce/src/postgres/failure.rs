@@ -1,8 +1,8 @@
-//! What PostgreSQL says when it refuses something.
+//! Converts errors of PostgreSQL.
 
 use crate::Error;
 
-/// An error of PostgreSQL, with what it says itself: the client's own text leaves that out.
+/// An error with the server's own message, which the client's text leaves out.
 pub(super) fn of_postgres(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(db) => Error::Postgres(db.to_string()),

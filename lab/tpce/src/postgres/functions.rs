@@ -1,5 +1,5 @@
-//! The transactions, one function of PL/pgSQL each: a transaction is one round trip. The functions
-//! return what a transaction finds, in arrays, and the answer is made of it here.
+//! Calls the transactions, each a function in PL/pgSQL, so that a transaction takes one round
+//! trip. The functions return their results in arrays, from which this file builds the answers.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::request::{
 };
 use crate::scale::DAY_MS;
 
-/// The functions, created once.
+/// The definitions of the functions, which are executed once.
 pub(super) const DEFINITIONS: [&str; 4] = [
     include_str!("functions/orders.sql"),
     include_str!("functions/questions.sql"),
@@ -21,11 +21,11 @@ pub(super) const DEFINITIONS: [&str; 4] = [
     include_str!("functions/maintenance.sql"),
 ];
 
-/// A transaction is a statement here, so the session says how it is isolated.
+/// A transaction is a single statement, so the session sets its isolation.
 pub(super) const ISOLATION: &str =
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 
-/// How many parameters each function has, in the order of [`TransactionType::ALL`].
+/// Number of parameters of each function, in the order of [`TransactionType::ALL`].
 const PARAMETERS: [usize; 11] = [14, 4, 4, 1, 4, 3, 3, 2, 5, 5, 9];
 
 /// The prepared calls of a connection, in the order of [`TransactionType::ALL`].
@@ -33,8 +33,8 @@ const PARAMETERS: [usize; 11] = [14, 4, 4, 1, 4, 3, 3, 2, 5, 5, 9];
 pub(super) struct Functions(Vec<Statement>);
 
 impl Functions {
-    /// Prepares a call of every function; from then on the connection's transactions are isolated
-    /// as Percolator's are.
+    /// Prepares a call of every function. From then on the connection's transactions have
+    /// snapshot isolation, as Percolator's do.
     pub(super) async fn prepare(client: &Client) -> Result<Self, Error> {
         client.batch_execute(ISOLATION).await?;
         let mut calls = Vec::with_capacity(PARAMETERS.len());
@@ -55,7 +55,7 @@ impl Functions {
         db.query_one(&self.0[kind as usize], parameters).await
     }
 
-    /// One attempt: committed when it is answered.
+    /// Runs one attempt. It is committed when it returns an answer.
     pub(super) async fn attempt(&self, db: &Client, request: &Request) -> Result<Answer, Error> {
         match request {
             Request::TradeOrder(order) => self.trade_order(db, order).await,
@@ -159,7 +159,7 @@ impl Functions {
         answer.accepted = orders
             .map(|((t, symb), qty)| Accepted { t: t as u64, symb: symb as u32, qty, at_once: true })
             .collect();
-        // The order in which they come is each store's own.
+        // Sorted, because each store returns them in its own order.
         answer.accepted.sort_by_key(|order| order.t);
         Ok(answer)
     }
@@ -259,7 +259,7 @@ impl Functions {
     }
 }
 
-/// A table's name in SQL.
+/// The name of a table in SQL.
 fn table(table: Maintained) -> &'static str {
     match table {
         Maintained::AccountPermission => "account_permission",
@@ -277,12 +277,12 @@ fn table(table: Maintained) -> &'static str {
     }
 }
 
-/// What Trade-Lookup and Trade-Update say of what they found, but for the prices.
+/// The answer of Trade-Lookup and Trade-Update, without the prices.
 fn looked_up(row: &Row) -> Answer {
     let mut answer = said(array(row, "o_moves"));
     array(row, "o_steps").into_iter().for_each(|steps| answer.item(steps));
     for amounts in ["o_amt", "o_cash"] {
-        // Trades that are not completed have none.
+        // Trades that are not completed have no amounts.
         array::<Option<i64>>(row, amounts).into_iter().flatten().for_each(|amt| answer.item(amt));
     }
     answer
@@ -295,7 +295,7 @@ fn said(items: impl IntoIterator<Item = i64>) -> Answer {
     answer
 }
 
-/// A column with an array, which of no rows is null.
+/// Reads an array column, which is null if there were no rows.
 fn array<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Vec<T> {
     row.get::<_, Option<Vec<T>>>(name).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Tables, rows by COPY, indices and functions.
+//! Creates tables, loads rows by COPY, and creates indices and functions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,10 +16,11 @@ use super::functions;
 use super::pool::connect;
 use super::server::Server;
 
-/// How much of a table is sent at a time.
+/// Bytes of a table that are sent at a time.
 const COPY_BYTES: usize = 1 << 18;
 
-/// Beside the primary keys: what the same transactions look for in Percolator by index rows.
+/// Indices beside the primary keys: for lookups that Percolator's transactions do by index
+/// rows.
 const INDICES: [&str; 13] = [
     "CREATE UNIQUE INDEX ON customer (tax_id)",
     "CREATE INDEX ON customer_account (c)",
@@ -77,7 +78,7 @@ fn create(table: &Definition) -> String {
     format!("CREATE TABLE {} ({})", table.table, columns.join(", "))
 }
 
-/// A column's name, quoted where it is a word of the language.
+/// A column's name, quoted because it may be a word of SQL.
 fn column(name: &str) -> String {
     format!("\"{name}\"")
 }

@@ -1,17 +1,17 @@
-//! The same brokerage in PostgreSQL, for comparison on the same machine: the same rows, the same
-//! requests, the same checks.
+//! Runs the same brokerage in PostgreSQL, for a comparison on the same machine: the same rows,
+//! the same requests, the same checks.
 //!
 //! ```text
 //! server.rs     a server of its own, over a directory
 //! load.rs       tables, rows by COPY, indices, functions
 //! functions.rs  the transactions as functions of PL/pgSQL (functions/*.sql)
-//! pool.rs       connections, and how their errors are judged
-//! books.rs      what the checks are about
+//! pool.rs       connections, and the classification of their errors
+//! books.rs      the facts that the checks need
 //! ```
 //!
-//! A transaction is one call of a function, so that the rival waits for no round trip within it;
-//! with its statements sent one after another it takes a quarter more processor time. Statements
-//! work on sets wherever the request does, and transactions have snapshot isolation, as
+//! A transaction is one call of a function, so it waits for no round trip in the middle. If its
+//! statements are sent one after another, it takes a quarter more processor time. Statements
+//! work on sets wherever the request does. Transactions have snapshot isolation, as
 //! Percolator's do.
 
 mod books;
@@ -37,7 +37,8 @@ impl Exchange {
     /// Loads a brokerage into an empty PostgreSQL.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a scale that cannot be; those of PostgreSQL.
+    /// [`Error::Invalid`](crate::Error::Invalid) for an impossible scale, or an error of
+    /// PostgreSQL.
     pub async fn load_postgres(server: &Server, scale: Scale) -> Result<Exchange> {
         scale.check()?;
         load::load(server, scale).await?;
@@ -46,7 +47,7 @@ impl Exchange {
     }
 }
 
-/// Rare enough that nobody prepares it.
+/// Not prepared, because it is rare.
 const RESERVE: &str = "UPDATE numbers SET next = next + $1 RETURNING next - $1";
 
 /// A brokerage in PostgreSQL.
@@ -65,7 +66,8 @@ impl Backend for OnPostgres {
                 Ok(answer)
             }
             Err(error) => {
-                // After an error nothing is known to be open any more; a rollback makes sure.
+                // After an error a transaction may still be open, so a rollback makes sure that
+                // none is.
                 if connection.client.batch_execute("ROLLBACK").await.is_ok() {
                     self.pool.put(connection);
                 }

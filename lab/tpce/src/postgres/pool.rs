@@ -1,4 +1,4 @@
-//! Connections, each with its prepared calls, and how errors are judged.
+//! Keeps connections, each with its prepared calls, and classifies their errors.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,8 @@ use crate::backend::{Failed, Why};
 use super::failure::of_postgres;
 use super::functions::Functions;
 
-/// How many connections there are at most; whoever comes later waits for one. More would only make
-/// the processes of the server wait for each other.
+/// Most connections; further callers wait. With more, the server's processes would only wait
+/// for each other.
 const CONNECTIONS_MAX: usize = 32;
 
 /// A connection.
@@ -24,7 +24,7 @@ pub(super) struct Connection {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Idle connections; there are as many as transactions ran at a time.
+/// The idle connections. There are as many connections as there were transactions at a time.
 #[derive(Debug)]
 pub(super) struct Pool {
     socket: PathBuf,
@@ -50,19 +50,20 @@ impl Pool {
         Ok(Connection { client, functions, _permit })
     }
 
-    /// Takes a connection back; the next who waits gets it.
+    /// Takes a connection back, for the next caller.
     pub(super) fn put(&self, connection: Connection) {
         let Connection { client, functions, _permit } = connection;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((client, functions));
     }
 }
 
-/// A connection over the socket in a directory.
+/// Opens a connection over the socket in a directory.
 pub(super) async fn connect(socket: &Path) -> Result<Client> {
     let mut config = tokio_postgres::Config::new();
     config.host_path(socket).user("postgres").dbname("postgres");
     let (client, connection) = config.connect(NoTls).await.map_err(of_postgres)?;
-    // Ends when the client is dropped; what goes wrong shows in the client's own answers.
+    // The task ends when the client is dropped. Its errors also appear in the client's own
+    // results.
     tokio::spawn(async move {
         let _ = connection.await;
     });
@@ -74,7 +75,7 @@ impl From<tokio_postgres::Error> for Failed {
         let conflicts = [
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
-            // Two transactions that insert the same position.
+            // Two transactions have inserted the same position.
             SqlState::UNIQUE_VIOLATION,
         ];
         let why = match error.code() {

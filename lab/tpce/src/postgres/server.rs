@@ -1,4 +1,4 @@
-//! A PostgreSQL server of its own, over a new directory, reached through a unix socket.
+//! Runs a PostgreSQL server of its own, over a new directory, reached through a unix socket.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
-/// How long a server may take to start.
+/// Longest time for a server to start.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Where Debian puts what is not in the path.
+/// The directory where Debian installs programs that are not in the path.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// Users that a server may run as when this process is root, which PostgreSQL refuses.
+/// Users to run the server as if this process is root: PostgreSQL refuses to run as root.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
-/// PostgreSQL is not installed here.
+/// The error that PostgreSQL is not installed.
 ///
 /// ```
 /// let missing = tpce::postgres::Missing;
@@ -30,7 +30,7 @@ const USERS: [&str; 2] = ["postgres", "nobody"];
 )]
 pub struct Missing;
 
-/// A server that ends with this value.
+/// A server, which ends when this value is dropped.
 ///
 /// ```no_run
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -50,10 +50,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// The directory with PostgreSQL's programs.
+    /// Finds the directory with PostgreSQL's programs.
     ///
     /// # Errors
-    /// [`Missing`] when there is none.
+    /// [`Missing`] if there is none.
     pub fn find() -> Result<PathBuf, Missing> {
         let has_both =
             |dir: &PathBuf| dir.join("initdb").is_file() && dir.join("postgres").is_file();
@@ -67,12 +67,12 @@ impl Server {
         std::env::split_paths(&path).chain(versions.into_iter().rev()).find(has_both).ok_or(Missing)
     }
 
-    /// Starts a server over an empty directory, with the programs of another one. What it commits
-    /// survives its end, and the last commits may be lost with the power
+    /// Starts a server over an empty directory `dir`, with the programs in `programs`. Commits
+    /// survive the end of the server, but the last ones may be lost in a power cut
     /// (`synchronous_commit = off`).
     ///
     /// # Errors
-    /// [`Error::Postgres`] with what the programs said.
+    /// [`Error::Postgres`] with the programs' output.
     pub fn start(dir: &Path, programs: PathBuf) -> Result<Self> {
         let failed =
             |what: &str, error: std::io::Error| Error::Postgres(format!("{what}: {error}"));
@@ -110,30 +110,30 @@ impl Server {
         Ok(server)
     }
 
-    /// A connection to it, as its superuser. It ends when the client is dropped.
+    /// Connects to the server as its superuser. The connection ends when the client is dropped.
     ///
     /// # Errors
-    /// [`Error::Postgres`] when it is not taken.
+    /// [`Error::Postgres`] if the server refuses the connection.
     pub async fn connect(&self) -> Result<tokio_postgres::Client> {
         super::pool::connect(&self.dir).await
     }
 
-    /// The directory with its socket.
+    /// The directory with the server's socket.
     pub fn socket(&self) -> &Path {
         &self.dir
     }
 
-    /// The server's own process; it has children.
+    /// The id of the server's main process, which has child processes.
     pub fn process_id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits until it takes connections.
+    /// Waits until the server accepts connections.
     fn wait(&mut self) -> Result<()> {
         let started = Instant::now();
         let ready = self.dir.join("data/postmaster.pid");
         while started.elapsed() < START_MAX {
-            // The last line of its file says so.
+            // The last line of its pid file reports that.
             let text = std::fs::read_to_string(&ready).unwrap_or_default();
             if text.lines().last().is_some_and(|line| line.trim() == "ready") {
                 return Ok(());
@@ -148,8 +148,8 @@ impl Server {
     }
 }
 
-/// Commits are as durable as those of Percolator's buffered store; all else is as it comes, with as
-/// much memory as the data needs.
+/// Commits are as durable as those of Percolator's buffered store. There is as much memory as
+/// the data needs. All other settings are the defaults.
 const SETTINGS: [&str; 6] = [
     "listen_addresses=",
     "synchronous_commit=off",
@@ -161,7 +161,7 @@ const SETTINGS: [&str; 6] = [
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its children must not outlive it.
+        // The server's child processes must not outlive this value.
         let stopped = as_user(&self.programs, "pg_ctl", self.user)
             .args(["stop", "-m", "immediate", "-D"])
             .arg(self.dir.join("data"))
@@ -184,7 +184,7 @@ fn as_user(programs: &Path, program: &str, user: Option<(u32, u32)>) -> Command 
     command
 }
 
-/// Another user to run as, with its group, if this process is root.
+/// The user and group to run the server as, if this process is root.
 fn other_user() -> std::io::Result<Option<(u32, u32)>> {
     if std::fs::metadata("/proc/self")?.uid() != 0 {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! All stores give the same answers to the same requests, and end with the same books.
+//! Tests that all stores give the same answers to the same requests, and end with the same
+//! books.
 
 use std::io::Write as _;
 
@@ -18,7 +19,7 @@ use crate::{Exchange, Scale};
 
 const SCALE: Scale = Scale { customers: 120, trades_per_customer: 20, seed: 11 };
 
-/// A server, or a loud word that there is none.
+/// Starts a server. Without PostgreSQL, this prints a warning and returns `None`.
 fn server(dir: &tempfile::TempDir) -> Option<Server> {
     match Server::find() {
         Ok(programs) => Some(Server::start(dir.path(), programs).unwrap()),
@@ -29,7 +30,7 @@ fn server(dir: &tempfile::TempDir) -> Option<Server> {
     }
 }
 
-/// What of an answer must be the same everywhere.
+/// The part of an answer that must be the same in every store.
 fn comparable(mut answer: Answer) -> Answer {
     answer.reads = crate::Reads::default();
     answer.accepted.sort_by_key(|order| order.t);
@@ -55,7 +56,7 @@ async fn both_stores_answer_alike() {
         let other = comparable(there.attempt(&request).await.unwrap());
         assert_eq!(answer, other, "request {i}: {request:?}");
         floor.done(&request, &answer);
-        // Asked again, an order or a result finds that it was taken.
+        // A repeated order or result finds that it was already done.
         if let Request::TradeOrder(order) = &mut request {
             order.maybe_done = true;
         }
@@ -65,7 +66,8 @@ async fn both_stores_answer_alike() {
             assert_eq!(answer, comparable(there.attempt(&request).await.unwrap()), "{request:?}");
         }
     }
-    // Ten types, four of Trade-Lookup, three of Trade-Update, and all tables that are maintained.
+    // Eight types without branches, four frames of Trade-Lookup, three of Trade-Update, and all
+    // maintained tables.
     assert_eq!(seen.len(), 7 + 1 + 4 + 3 + Maintained::ALL.len(), "{seen:?}");
     let (here, there) = (here.books().await.unwrap(), there.books().await.unwrap());
     assert_eq!(check::all(&here, &floor.ledger, SCALE), []);
@@ -78,7 +80,7 @@ async fn both_stores_answer_alike() {
     assert_eq!(states(&here), states(&there));
 }
 
-/// A change to a table that nothing else changes is a change to that table, and to no other.
+/// Tests that a change by Data-Maintenance changes its table, and no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_maintained_table_is_changed_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -99,7 +101,7 @@ async fn each_maintained_table_is_changed_alone() {
         let after = tables(&there).await;
         let differ = before.iter().zip(&after).filter(|(before, after)| before != after);
         let differ: Vec<&str> = differ.map(|((table, ..), _)| *table).collect();
-        // A list may watch the security already.
+        // A list may already watch the security, so that nothing changes.
         if !differ.is_empty() {
             changed.insert(format!("{:?}", change.table), differ);
         }
@@ -109,7 +111,7 @@ async fn each_maintained_table_is_changed_alone() {
     assert_eq!(tables.len(), Maintained::ALL.len(), "{changed:?}");
 }
 
-/// What the request is, down to its branch where that is one of a few.
+/// The type of a request, with its branch if it has a few.
 fn sort(request: &Request) -> String {
     let kind = request.kind().name();
     match request {
@@ -132,7 +134,7 @@ async fn loaded(server: &Server) -> OnPostgres {
     OnPostgres { pool: Pool::new(server.socket()) }
 }
 
-/// How many rows each table has, and a digest of them.
+/// Each table's number of rows, and a digest of them.
 async fn tables(backend: &OnPostgres) -> Vec<(&'static str, i64, String)> {
     let connection = backend.pool.take().await.unwrap();
     let mut all = Vec::new();
@@ -157,7 +159,7 @@ async fn many_clients_leave_the_books_in_order() {
     assert_eq!(exchange.check().await.unwrap(), []);
 }
 
-/// Trade-Results that wait for another's write, which is then committed.
+/// Tests Trade-Results that wait for another transaction's write, which is then committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conflict_amid_a_transaction_is_one() {
     let dir = tempfile::tempdir().unwrap();

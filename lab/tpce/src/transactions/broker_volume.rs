@@ -1,8 +1,8 @@
-//! Broker-Volume: what the pending orders of some brokers in a sector are worth.
+//! Implements Broker-Volume: the value of the pending orders of some brokers in a sector.
 //!
-//! A pending order carries its sector, and the index of them leads with broker and sector: orders
-//! come and go by the hundred a second, and a scan steps over those that are gone until they are
-//! collected.
+//! A pending order contains its sector, and its index begins with broker and sector. That keeps
+//! scans short: hundreds of orders come and go each second, and a scan passes deleted ones
+//! until they are collected.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) async fn run(session: &mut Session, brokers: &[String], sector: &str)
         }
     }
     let requests: Vec<TradeRequest> = session.need_many(&rows, &D).await?;
-    // A broker without such orders is not in the answer.
+    // A broker without such orders is left out of the answer.
     let mut volumes = BTreeMap::<u32, i64>::new();
     for request in requests {
         *volumes.entry(request.b).or_default() += request.qty * request.bid;

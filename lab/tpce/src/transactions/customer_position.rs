@@ -1,4 +1,5 @@
-//! Customer-Position: what a customer's accounts are worth, and the last trades of one of them.
+//! Implements Customer-Position: the value of a customer's accounts, and the last trades of
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ pub(super) async fn run(session: &mut Session, position: &Position) -> Result<An
     }
     let rows: Vec<_> = accounts.iter().map(|ca| keys::account(*ca)).collect();
     let balances: Vec<i64> = session.need_many(&rows, &BAL).await?;
-    // A customer's accounts lie side by side, and so do their positions.
+    // A customer's accounts are adjacent, and so are their positions.
     if let (Some(first), Some(last)) = (accounts.first(), accounts.last()) {
         let range = RowRange::between(keys::positions(*first), keys::positions(*last + 1));
         let held = held(session, range, usize::MAX).await?;
@@ -47,7 +48,7 @@ pub(super) async fn run(session: &mut Session, position: &Position) -> Result<An
             answer.item(balance + assets);
         }
     }
-    // The first account's history: which one does not matter to the cost.
+    // The history of the first account; the choice does not change the cost.
     if let (true, Some(ca)) = (position.history, accounts.first()) {
         let trades = newest(session, *ca, TRADES).await?;
         let rows: Vec<_> = trades.iter().flat_map(|t| steps_of(*t)).collect();

@@ -1,4 +1,5 @@
-//! Data-Maintenance: a change to one of twelve tables that nothing else changes, once in a minute.
+//! Implements Data-Maintenance: once a minute, a change to one of twelve tables that nothing
+//! else changes.
 
 use percolator::{Result, RowKey};
 use serde::Serialize;
@@ -34,7 +35,7 @@ pub(super) async fn run(session: &mut Session, change: &Maintenance) -> Result<A
             let prefix = keys::customer_taxrates(c);
             if let Some(old) = session.records::<CustomerTaxrate>(prefix, 1).await?.pop() {
                 session.remove(&old)?;
-                // The next country's, and after the last one the first.
+                // The rate of the next country; after the last one, that of the first.
                 session.insert(&CustomerTaxrate { tx: old.tx % 160 + 1, ..old })?;
             }
         }
@@ -82,7 +83,7 @@ async fn edit<T: Serialize + DeserializeOwned>(
     session.set(row, &D, &record)
 }
 
-/// Adds a mark, or takes it away.
+/// Adds a mark, or removes it.
 fn toggle(text: &mut String) {
     match text.strip_suffix('*') {
         Some(unmarked) => *text = unmarked.to_owned(),

@@ -1,4 +1,5 @@
-//! Market-Feed: the market tells twenty prices; the limit orders that they trigger are submitted.
+//! Implements Market-Feed: the market announces twenty prices, and submits the limit orders
+//! that they trigger.
 
 use percolator::Result;
 

@@ -1,4 +1,4 @@
-//! Market-Watch: how much a list of securities has gained since a day.
+//! Implements Market-Watch: the gain of a list of securities since a day.
 
 use percolator::Result;
 
@@ -8,7 +8,7 @@ use crate::request::{Answer, Watch, Watched};
 use super::session::{Session, all, part};
 use super::trade_order::positions;
 
-/// How many companies of an industry are looked at.
+/// Number of companies of an industry that are read.
 const COMPANIES: usize = 20;
 
 pub(super) async fn run(session: &mut Session, watch: &Watch) -> Result<Answer> {
@@ -43,7 +43,7 @@ pub(super) async fn run(session: &mut Session, watch: &Watch) -> Result<Answer> 
     Ok(answer)
 }
 
-/// The securities of the companies of an industry.
+/// Reads the securities of the companies of an industry.
 async fn industry(session: &mut Session, name: &str) -> Result<Vec<u32>> {
     let row = Key::of(index::INDUSTRY_BY_NAME).text(name).row();
     let ind: u32 = session.record(row).await?;
@@ -57,7 +57,7 @@ async fn industry(session: &mut Session, name: &str) -> Result<Vec<u32>> {
     Ok(symbols)
 }
 
-/// The securities of a company.
+/// Reads the securities of a company.
 async fn issues(session: &mut Session, co: u32) -> Result<Vec<u32>> {
     let prefix = Key::of(index::SECURITY_BY_COMPANY).short(co).row();
     let rows = session.rows(prefix, &[D], usize::MAX).await?;

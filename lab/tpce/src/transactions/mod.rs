@@ -1,8 +1,8 @@
-//! The transactions, one file for each type, by hand: which rows are read in which order, and which
-//! index rows go with what is written (paper section 3.3: "we created indexes and performed all
-//! 'query planning' by hand").
+//! Implements the transactions, one file for each type. Each chooses by hand which rows to read
+//! in which order, and which index rows to write (paper section 3.3: "we created indexes and
+//! performed all 'query planning' by hand").
 //!
-//! Each is one attempt: whoever calls commits it and, after a conflict, runs it again.
+//! Each function is one attempt. The caller commits it and, after a conflict, runs it again.
 
 mod broker_volume;
 mod customer_position;

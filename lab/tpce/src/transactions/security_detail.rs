@@ -1,4 +1,4 @@
-//! Security-Detail: everything about a security and its company.
+//! Implements Security-Detail: everything about a security and its company.
 
 use percolator::{Result, RowRange};
 
@@ -7,7 +7,7 @@ use crate::request::Answer;
 
 use super::session::{Session, all};
 
-/// Of each at most so many.
+/// Most rows that are read of each kind.
 const COMPETITORS: usize = 3;
 const QUARTERS: usize = 20;
 const NEWS: usize = 2;
@@ -37,7 +37,7 @@ pub(super) async fn run(
     );
     let prices: Vec<DailyMarket> = session.records_in(range).await?;
     let xrefs: Vec<NewsXref> = session.records(keys::news_xrefs(co), NEWS).await?;
-    // All that the rows above name.
+    // The rows named by the rows above.
     let zip_codes = addresses.iter().map(|address| keys::zip_code(address.zc));
     let companies = competitors.iter().map(|other| keys::company(other.comp));
     let industries = competitors.iter().map(|other| keys::industry(other.ind));

@@ -1,4 +1,4 @@
-//! One attempt of a transaction: typed reads and writes, counted.
+//! Implements one attempt of a transaction, with typed and counted reads and writes.
 
 use percolator::{Bytes, Column, Error, Result, RowKey, RowRange, ScannedRow, Table, Transaction};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::model::{D, Stored, decode, encode};
 use crate::request::Reads;
 
-/// One attempt.
+/// One attempt of a transaction.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) tx: Transaction,
@@ -20,7 +20,7 @@ impl Session {
         Session { tx, table: table.clone(), reads: Reads::default() }
     }
 
-    /// A cell that may be there.
+    /// Reads a cell that may be missing.
     pub(crate) async fn get<T: DeserializeOwned>(
         &mut self,
         row: RowKey,
@@ -31,7 +31,7 @@ impl Session {
         value.map(|value| decode(&value)).transpose()
     }
 
-    /// A cell that must be there.
+    /// Reads a cell that must exist.
     pub(crate) async fn need<T: DeserializeOwned>(
         &mut self,
         row: RowKey,
@@ -41,12 +41,12 @@ impl Session {
         found.ok_or_else(|| missing(&row, column))
     }
 
-    /// The packed cell of a row that must be there.
+    /// Reads the packed cell of a row that must exist.
     pub(crate) async fn record<T: DeserializeOwned>(&mut self, row: RowKey) -> Result<T> {
         self.need(row, &D).await
     }
 
-    /// A cell of each of several rows, which may be there.
+    /// Reads a cell of each of several rows. The cells may be missing.
     pub(crate) async fn many<T: DeserializeOwned>(
         &mut self,
         rows: &[RowKey],
@@ -60,8 +60,8 @@ impl Session {
         found.into_iter().map(one).collect()
     }
 
-    /// The packed cells of rows of several tables, which must be there: one request instead of one
-    /// for each table.
+    /// Reads the packed cells of rows of several tables, which must exist. This takes one
+    /// request instead of one for each table.
     pub(crate) async fn packed(&mut self, rows: &[RowKey]) -> Result<Vec<Bytes>> {
         self.reads.gets += rows.len() as u64;
         let found = self.tx.get_many(&self.table, rows, std::slice::from_ref(&D)).await?;
@@ -71,7 +71,7 @@ impl Session {
         found.into_iter().zip(rows).map(need).collect()
     }
 
-    /// A cell of each of several rows, which must be there.
+    /// Reads a cell of each of several rows. The cells must exist.
     pub(crate) async fn need_many<T: DeserializeOwned>(
         &mut self,
         rows: &[RowKey],
@@ -82,7 +82,7 @@ impl Session {
         found.into_iter().zip(rows).map(need).collect()
     }
 
-    /// Two cells of each of several rows, which must be there.
+    /// Reads two cells of each of several rows. The cells must exist.
     pub(crate) async fn pairs<A: DeserializeOwned, B: DeserializeOwned>(
         &mut self,
         rows: &[RowKey],
@@ -98,7 +98,7 @@ impl Session {
         found.into_iter().zip(rows).map(pair).collect()
     }
 
-    /// Two cells of a row that must be there.
+    /// Reads two cells of a row. The cells must exist.
     pub(crate) async fn pair<A: DeserializeOwned, B: DeserializeOwned>(
         &mut self,
         row: RowKey,
@@ -108,7 +108,7 @@ impl Session {
         pairs.pop().ok_or_else(|| missing(&row, &columns[0]))
     }
 
-    /// The first rows of a prefix.
+    /// Reads the first rows of a prefix.
     pub(crate) async fn rows(
         &mut self,
         prefix: RowKey,
@@ -131,7 +131,7 @@ impl Session {
         Ok(rows)
     }
 
-    /// The packed cells of the first rows of a prefix.
+    /// Reads the packed cells of the first rows of a prefix.
     pub(crate) async fn records<T: DeserializeOwned>(
         &mut self,
         prefix: RowKey,
@@ -141,7 +141,7 @@ impl Session {
         rows.iter().flat_map(|row| &row.cells).map(|(_, value)| decode(value)).collect()
     }
 
-    /// The packed cells of a range.
+    /// Reads the packed cells of a range.
     pub(crate) async fn records_in<T: DeserializeOwned>(
         &mut self,
         range: RowRange,
@@ -185,7 +185,7 @@ impl Session {
     }
 }
 
-/// Records of one table, of packed cells.
+/// Decodes packed cells as records of one table.
 pub(crate) fn all<T: DeserializeOwned>(cells: &[Bytes]) -> Result<Vec<T>> {
     cells.iter().map(|cell| decode(cell)).collect()
 }
@@ -197,12 +197,12 @@ fn missing(row: &RowKey, column: &Column) -> Error {
     ))
 }
 
-/// A part of a key that must be there.
+/// A part of a key, or an error if it is missing.
 pub(crate) fn part<T>(part: Option<T>, row: &RowKey) -> Result<T> {
     part.ok_or_else(|| Error::application(format!("the key {row} is not one of its index")))
 }
 
-/// A cell of a row that a scan returned.
+/// Decodes a cell of a row that a scan returned.
 pub(crate) fn cell<T: DeserializeOwned>(row: &ScannedRow, column: &Column) -> Result<T> {
     let found = row.cells.iter().find(|(name, _)| name == column);
     let (_, value) = found.ok_or_else(|| missing(&row.row, column))?;

@@ -1,4 +1,4 @@
-//! Trade-Lookup: twenty trades with all that belongs to them.
+//! Implements Trade-Lookup: twenty trades with all their records.
 
 use percolator::Result;
 
@@ -7,7 +7,7 @@ use crate::request::{Answer, LOOKUP_TRADES, Lookup};
 
 use super::session::{Session, cell, part};
 
-/// How many rows of an index are read at a time while looking for those before a time.
+/// Rows of an index that are read at a time in search of those before a time.
 const PAGE: usize = 64;
 
 pub(super) async fn run(session: &mut Session, lookup: &Lookup) -> Result<Answer> {
@@ -22,7 +22,7 @@ pub(super) async fn run(session: &mut Session, lookup: &Lookup) -> Result<Answer
     Ok(answer)
 }
 
-/// The trades that a lookup of frames 1 to 3 is about.
+/// Finds the trades of a lookup of frames 1 to 3.
 pub(super) async fn found(session: &mut Session, lookup: &Lookup) -> Result<Vec<u64>> {
     match lookup {
         Lookup::Listed(trades) => Ok(trades.clone()),
@@ -38,7 +38,8 @@ pub(super) async fn found(session: &mut Session, lookup: &Lookup) -> Result<Vec<
     }
 }
 
-/// The newest trades of an index that were entered up to a time. `length` is that of the prefix.
+/// Finds the newest trades of an index that were entered up to a time. `length` is that of the
+/// prefix.
 async fn until_then(
     session: &mut Session,
     prefix: Key,
@@ -64,7 +65,7 @@ async fn until_then(
     }
 }
 
-/// What belongs to trades: settlement, cash, history. Returns the trades themselves.
+/// Reads the records of trades: settlement, cash, history. Returns the trades themselves.
 pub(super) async fn details(
     session: &mut Session,
     trades: &[u64],
@@ -86,21 +87,21 @@ pub(super) async fn details(
     Ok(found)
 }
 
-/// How many steps a trade's history has at most: pending, submitted, completed.
+/// Most steps of a trade's history: pending, submitted, completed.
 pub(super) const STEPS_MAX: u8 = 3;
 
-/// The rows that a trade's history may have. There are so few that those of many trades are asked
-/// for by key, all in one request.
+/// The rows that a trade's history may have. They are so few that one request reads those of
+/// many trades by key.
 pub(super) fn steps_of(t: u64) -> impl Iterator<Item = percolator::RowKey> {
     (0..STEPS_MAX).map(move |seq| keys::trade_history(t, seq))
 }
 
-/// Frame 4: what became of the lots that an account's first trade touched.
+/// Implements frame 4: the history of the lots that an account's first trade changed.
 async fn first_of(session: &mut Session, ca: u64) -> Result<Answer> {
     let mut answer = Answer::default();
     let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(ca).row();
     let rows = session.rows(prefix, &[D], usize::MAX).await?;
-    // The newest is first, so the first is last.
+    // The newest trade comes first, so the first trade is the last row.
     let Some(first) = rows.last() else { return Ok(answer) };
     let mut parts = part(Parts::of(&first.row, index::TRADE_BY_ACCOUNT), &first.row)?;
     let t = part(parts.long().and(parts.newest_first()), &first.row)?;

@@ -1,4 +1,4 @@
-//! Trade-Order: a customer, or somebody who may, orders a trade.
+//! Implements Trade-Order: a customer, or a person with permission, orders a trade.
 
 use percolator::{Error, Result, RowRange};
 
@@ -9,7 +9,7 @@ use crate::rules::{Fill, settle, share, taxed};
 use super::session::{Session, part};
 use super::trade_result::{commission, lots, tax_rates};
 
-/// How many positions a margin account's worth is judged by.
+/// Number of positions from which a margin account's value is estimated.
 const POSITIONS: usize = 10;
 
 pub(super) async fn run(session: &mut Session, order: &TradeOrder) -> Result<Answer> {
@@ -66,7 +66,8 @@ pub(super) async fn run(session: &mut Session, order: &TradeOrder) -> Result<Ans
     Ok(answer)
 }
 
-/// The security that is ordered, by its symbol, with its company, or as an issue of one.
+/// Reads the ordered security by its symbol, or as an issue of a company together with that
+/// company.
 async fn security(session: &mut Session, ordered: &Ordered) -> Result<(Security, Option<Company>)> {
     let symb = match ordered {
         Ordered::Symbol(symb) => *symb,
@@ -90,7 +91,7 @@ async fn security(session: &mut Session, ordered: &Ordered) -> Result<(Security,
     Ok((security, company))
 }
 
-/// The sector that a security's company is in, which may have been read before.
+/// Reads the sector of a security's company, which may have been read before.
 async fn sector(
     session: &mut Session,
     security: &Security,
@@ -104,7 +105,7 @@ async fn sector(
     Ok(industry.sc)
 }
 
-/// What the trade would owe in taxes at this price.
+/// Estimates the taxes on the trade at this price.
 async fn estimated_tax(
     session: &mut Session,
     order: &TradeOrder,
@@ -129,7 +130,8 @@ async fn estimated_tax(
     Ok(share(settled.gain(), tax_rates(session, account.c).await?))
 }
 
-/// What a margin account is worth: its balance, and its first positions at the last prices.
+/// Estimates the value of a margin account: its balance, and its first positions at the last
+/// prices.
 async fn worth(session: &mut Session, ca: u64) -> Result<i64> {
     let balance: i64 = session.need(keys::account(ca), &BAL).await?;
     let held = positions(session, ca, POSITIONS).await?;
@@ -138,7 +140,7 @@ async fn worth(session: &mut Session, ca: u64) -> Result<i64> {
     Ok(balance + held.iter().zip(prices).map(|((_, qty), last)| qty * last.price).sum::<i64>())
 }
 
-/// The securities that an account holds, and how many of each.
+/// Reads the securities that an account holds, and the quantity of each.
 pub(super) async fn positions(
     session: &mut Session,
     ca: u64,
@@ -148,7 +150,7 @@ pub(super) async fn positions(
     Ok(held.into_iter().map(|(_, symb, qty)| (symb, qty)).collect())
 }
 
-/// Positions in a range of rows: account, security, quantity.
+/// Reads the positions in a range of rows: account, security, quantity.
 pub(super) async fn held(
     session: &mut Session,
     range: RowRange,

@@ -1,7 +1,8 @@
-//! Trade-Result: the market has executed a trade. Positions, lots, balance and history change.
+//! Implements Trade-Result: the market has executed a trade. Positions, lots, balance and
+//! history change.
 //!
-//! The broker's commission and number of trades are left alone, as in the paper: a broker serves a
-//! hundred customers, and every one of their trades would conflict over that row.
+//! As in the paper, the broker's commission and number of trades do not change. A broker serves
+//! a hundred customers, and all their trades would conflict over the broker's row.
 
 use percolator::{Error, Result};
 
@@ -16,7 +17,7 @@ pub(super) async fn run(session: &mut Session, execution: Execution) -> Result<A
     let mut answer = Answer::default();
     let Execution { t, price, now } = execution;
     let (trade, mut state): (Trade, TradeState) = session.pair(keys::trade(t), &[D, STATE]).await?;
-    // A trade is completed once, however often it is tried.
+    // A trade is completed only once, however often it is attempted.
     if state.status == status::COMPLETED {
         answer.unchanged = true;
         return Ok(answer);
@@ -63,7 +64,8 @@ pub(super) async fn run(session: &mut Session, execution: Execution) -> Result<A
     let amt = settlement(fill, state.charge, state.commission, withheld);
     (state.status, state.dts, state.price) = (status::COMPLETED, now, price);
     session.set(keys::trade(t), &STATE, &state)?;
-    // A market order was submitted; a limit order was pending before that.
+    // The history of a market order begins with submitted, that of a limit order with pending
+    // before it.
     let seq = if trade_type.is_market { 1 } else { 2 };
     session.insert(&TradeHistory { t, seq, dts: now, status: status::COMPLETED })?;
     let cash_type = if trade.is_cash { "Cash Account" } else { "Margin" }.to_owned();
@@ -80,7 +82,7 @@ pub(super) async fn run(session: &mut Session, execution: Execution) -> Result<A
     Ok(answer)
 }
 
-/// The lots of a security in an account, the oldest first.
+/// Reads the lots of a security in an account, the oldest first.
 pub(super) async fn lots(session: &mut Session, ca: u64, symb: u32) -> Result<Vec<Lot>> {
     let rows = session.rows(keys::lots(ca, symb), &[PRICE, QTY], usize::MAX).await?;
     let lot = |row: &percolator::ScannedRow| {
@@ -92,7 +94,7 @@ pub(super) async fn lots(session: &mut Session, ca: u64, symb: u32) -> Result<Ve
     rows.iter().map(lot).collect()
 }
 
-/// The sum of a customer's tax rates.
+/// Reads the sum of a customer's tax rates.
 pub(super) async fn tax_rates(session: &mut Session, c: u64) -> Result<i64> {
     let taxes: Vec<CustomerTaxrate> =
         session.records(keys::customer_taxrates(c), usize::MAX).await?;
@@ -101,7 +103,7 @@ pub(super) async fn tax_rates(session: &mut Session, c: u64) -> Result<i64> {
     Ok(rates.iter().map(|tax| tax.rate).sum())
 }
 
-/// The broker's commission on a trade.
+/// Computes the broker's commission on a trade.
 pub(super) async fn commission(
     session: &mut Session,
     tier: u8,

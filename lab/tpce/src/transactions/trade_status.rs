@@ -1,4 +1,4 @@
-//! Trade-Status: the fifty newest trades of an account.
+//! Implements Trade-Status: the fifty newest trades of an account.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ pub(super) async fn run(session: &mut Session, ca: u64) -> Result<Answer> {
     Ok(answer)
 }
 
-/// The newest trades of an account.
+/// Reads the newest trades of an account.
 pub(super) async fn newest(session: &mut Session, ca: u64, limit: usize) -> Result<Vec<u64>> {
     let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(ca).row();
     let rows = session.rows(prefix, &[D], limit).await?;

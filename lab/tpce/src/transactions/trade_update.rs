@@ -1,4 +1,4 @@
-//! Trade-Update: twenty trades with all that belongs to them, and a correction to each.
+//! Implements Trade-Update: twenty trades with all their records, and a correction to each.
 
 use percolator::Result;
 
@@ -37,7 +37,7 @@ pub(super) async fn run(session: &mut Session, lookup: &Lookup) -> Result<Answer
     Ok(answer)
 }
 
-/// Changes a text from one form to the other: a correction that the next one takes back.
+/// Changes a text from one form to the other: the next correction reverts it.
 fn corrected(text: &str, long: &str, short: &str) -> String {
     if text.contains(long) {
         return text.replacen(long, short, 1);

@@ -1,4 +1,4 @@
-//! Several conditional mutations in one request: what the client makes of the answers.
+//! Tests how the client handles the answers to several conditional mutations in one request.
 
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,7 @@ async fn each_row_has_its_own_outcome() {
     let outcomes = vec![no, outcome(Code::NotFound), yes, outcome(Code::Unavailable)];
     script.play(|play| play.batches.push_back(Ok(outcomes)));
     let mut asked = requests(&["a", "b", "c", "d"]);
-    // This one is refused here, and this one is a question: neither is an entry.
+    // The client refuses this one, and sends the other as a read. Neither becomes an entry.
     asked.insert(1, ConditionalMutation::new(""));
     let probe = Probe::new(FAMILY, "q", TimeRange::ALL);
     asked.push(ConditionalMutation { predicate: vec![probe], ..ConditionalMutation::new("e") });
@@ -135,7 +135,7 @@ async fn a_batch_is_no_larger_than_the_server_takes() {
     let mut sizes = batched(&script);
     sizes.sort_unstable();
     assert_eq!(sizes, [1, 3, 3]);
-    // Nor than is good for others on the same connection.
+    // A batch also has a bound on bytes, for the sake of others on the same connection.
     script.play(|play| play.batched.clear());
     let mut large = requests(&["a", "b", "c"]);
     large.iter_mut().for_each(|request| {
@@ -154,7 +154,7 @@ async fn without_batches_each_row_is_a_request_of_its_own() {
     assert!(results.iter().all(|result| matches!(result, Ok(true))), "{results:?}");
     assert_eq!((batched(&script).len(), script.play(|play| play.mutated)), (0, 2));
 
-    // A server that took them when the store was opened, and does no more.
+    // The server supported batches when the store was opened, and no longer does.
     let script = Script::default();
     script.play(|play| {
         play.entries_max = 10;
@@ -189,7 +189,7 @@ async fn requests_of_several_callers_wait_for_each_other() {
     assert!(matches!(results.2, Err(Error::InvalidRequest(_))), "{results:?}");
     assert_eq!(batched(&script), [3]);
 
-    // As many as the server takes do not wait, and who gives up keeps nobody else from its answer.
+    // A full batch does not wait, and a caller that gives up delays no other.
     let given_up = tokio::time::timeout(Duration::from_millis(1), one("d")).await;
     assert!(given_up.is_err());
     let before = Instant::now();
@@ -197,7 +197,7 @@ async fn requests_of_several_callers_wait_for_each_other() {
     assert!(rest.iter().all(|result| matches!(result, Ok(true))), "{rest:?}");
     assert!(before.elapsed() < batch_delay, "{:?}", before.elapsed());
     assert_eq!(batched(&script), [3, 4]);
-    // Alone, it is an ordinary request.
+    // A single request goes as an ordinary one.
     assert!(one("h").await.is_ok());
     assert_eq!((batched(&script).len(), script.play(|play| play.mutated)), (2, 1));
 }

@@ -1,4 +1,4 @@
-//! Cloud Bigtable: tokens, two endpoints, profiles; played by a server in this process.
+//! Tests the client against a simulated Cloud Bigtable: tokens, two endpoints, profiles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::proto::admin;
 
 const SECRET: &str = "ya29.secret";
 
-/// Gives a token, unless it is told not to.
+/// Returns a token, or an error if the flag is set.
 #[derive(Default)]
 struct Source(AtomicBool);
 
@@ -26,13 +26,13 @@ impl TokenSource for Arc<Source> {
         if self.0.load(Ordering::SeqCst) {
             Err("the key was revoked".to_owned())
         } else {
-            // It is not good for long: each request asks again.
+            // Valid for no time, so that each request fetches another.
             Ok(Token { text: SECRET.to_owned(), valid_for: Duration::ZERO })
         }
     }
 }
 
-/// A client of two servers, for data and for administration.
+/// Opens a client of two servers, for data and for administration.
 async fn store(
     data: &Script,
     admin: &Script,
@@ -104,7 +104,7 @@ async fn families_that_may_not_be_created_are_named() {
     });
     let refused = table_of(&store).await.unwrap_err().to_string();
     assert!(refused.contains("table t lacks families") && refused.contains("allow"), "{refused}");
-    // With permission, the family is added to those of somebody else.
+    // With permission, the client adds the family beside the existing ones.
     admin.play(|play| play.may_not_change = false);
     table_of(&store).await.unwrap();
     assert_eq!(admin.headers_of("modify_column_families").len(), 2);

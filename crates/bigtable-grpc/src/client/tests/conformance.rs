@@ -1,5 +1,5 @@
-//! The conformance suite of stores, over a connection: to the server of this crate, and to Google's
-//! emulator.
+//! Runs the conformance suite of stores over a connection, to the server of this crate and to
+//! Google's emulator.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 
 use crate::{ClientOptions, GrpcStore, Server, emulator};
 
-/// The cases that ask for what no store behind the API has, and why it has not.
+/// The cases that need something which no store behind the API has, each with the reason.
 const BEYOND_THE_API: [(&str, &str); 10] = [
     ("floor::refuses_what_is_older", NO_FLOOR),
     ("floor::refuses_glances", NO_FLOOR),
@@ -31,7 +31,7 @@ const BEYOND_THE_API: [(&str, &str); 10] = [
 const NO_FLOOR: &str = "the API compares no floor within a row operation";
 const NO_BOUNDS: &str = "locality groups, and their bounds, are the server's affair";
 
-/// A store whose futures may be polled by any thread, as the cases with threads of their own do.
+/// A store whose futures any thread may poll; the cases with their own threads do.
 #[derive(Debug)]
 struct Anywhere<T> {
     inner: T,
@@ -87,7 +87,7 @@ async fn run(address: &str, options: ClientOptions) {
     }
 }
 
-/// Over the server of this crate.
+/// Runs the suite over the server of this crate.
 async fn over_ours(options: ClientOptions) {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -100,7 +100,7 @@ async fn over_ours(options: ClientOptions) {
     served.abort();
 }
 
-/// How long requests wait for each other, in the tests where they do.
+/// Delay for gathering requests, in the tests that gather.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,7 +118,8 @@ async fn the_server_of_this_crate_with_requests_that_wait_for_each_other() {
     over_ours(ClientOptions { batch_delay: BATCH_DELAY, ..ClientOptions::default() }).await;
 }
 
-/// Where reads by the same filter go together, and conditional mutations do not wait.
+/// Without batches, reads with the same filter go together, and conditional mutations do not
+/// wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_of_this_crate_with_reads_that_wait_and_without_batches() {
     let (batches, batch_delay) = (false, BATCH_DELAY);

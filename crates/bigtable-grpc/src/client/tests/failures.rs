@@ -1,4 +1,4 @@
-//! What the client does when answers do not come as they should.
+//! Tests the client with missing, broken and wrong answers.
 
 use bigtable::{ConditionalMutation, Error, Mutation, RowMutation, Timestamp};
 use tokio::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::proto::admin::app_profile::{
 };
 use crate::proto::data;
 
-/// Where each read began.
+/// The start of each read.
 fn starts(script: &Script) -> Vec<String> {
     let start = |request: &data::ReadRowsRequest| {
         let range = &request.rows.as_ref().unwrap().row_ranges[0];
@@ -111,7 +111,8 @@ async fn a_mutation_that_names_its_times_is_repeated() {
     script.play(|play| play.mutations = [lost(), lost(), Ok(true)].into());
     table.mutate_row(request()).await.unwrap();
     assert_eq!(script.play(|play| play.mutated), 3);
-    // What may have been applied stays unknown, whatever is answered later.
+    // The first attempt may have been applied, so the outcome stays unknown whatever the next
+    // one returns.
     script.play(|play| play.mutations = [lost(), Err(Status::not_found("gone"))].into());
     let outcome = table.mutate_row(request()).await;
     assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");

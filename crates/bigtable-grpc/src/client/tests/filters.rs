@@ -1,4 +1,4 @@
-//! Selections and predicates within the API's bounds, and beyond.
+//! Tests selections and predicates within the API's bounds, and beyond.
 
 use bigtable::{Cell, Error, Family, Mutation, Probe, RequestSize, Row, RowKey, Selection};
 use bigtable::{TimeRange, Timestamp};
@@ -17,7 +17,7 @@ fn ts(number: u64) -> Timestamp {
     Timestamp::new(number).unwrap()
 }
 
-/// The probes of a prewrite of some cells at 7.
+/// The probes of a prewrite of some cells at timestamp 7.
 fn prewrite(cells: usize, qualifier_bytes: usize) -> Vec<Probe> {
     let probes = |n: usize| {
         let q = format!("{n:0qualifier_bytes$}");
@@ -52,7 +52,8 @@ fn a_predicate_beyond_the_bound_is_coarse_or_refused() {
     }
 }
 
-/// Core compares sizes with limits, and relies on it that no encoding is longer.
+/// The core compares `RequestSize` with the limits, and relies on it that no encoding is
+/// longer.
 #[test]
 fn no_request_is_longer_than_its_size() {
     let times = [

@@ -1,9 +1,9 @@
-//! Putting chunks together: Google's acceptance test for readers of the stream, and what it does
-//! not ask.
+//! Tests the assembly of rows from chunks: with Google's acceptance test for readers of the
+//! stream, and with breaches that it does not cover.
 //!
-//! `tests/read-rows-acceptance-test.json` is from the source of PyPI's google-cloud-bigtable 2.50.2
-//! (Apache-2.0), unchanged. Its times are microseconds that no table would take; they are taken a
-//! thousandfold.
+//! `tests/read-rows-acceptance-test.json` is from the source of PyPI's google-cloud-bigtable
+//! 2.50.2 (Apache-2.0), unchanged. Its times are microseconds that no table would accept, so
+//! the test multiplies them by a thousand.
 
 use base64::Engine;
 use serde_json::Value;
@@ -43,7 +43,7 @@ fn chunk(case: &Value) -> CellChunk {
     }
 }
 
-/// The cells of the committed rows, and whether the stream was sound.
+/// The cells of the committed rows, and whether the stream kept its rules.
 fn merge(chunks: impl Iterator<Item = CellChunk>) -> (Vec<String>, bool) {
     let mut merger = Merger::new(false);
     let mut cells = Vec::new();
@@ -59,7 +59,7 @@ fn merge(chunks: impl Iterator<Item = CellChunk>) -> (Vec<String>, bool) {
     (cells, merger.finish().is_ok())
 }
 
-/// A result, whose names and values are text.
+/// An expected result; its names and values are text.
 fn wanted(result: &Value) -> String {
     let text = |name: &str| result[name].as_str().unwrap_or_default();
     let (row, family, qualifier) = (text("rowKey"), text("familyName"), text("qualifier"));
@@ -81,7 +81,7 @@ fn googles_acceptance_test() {
             results.iter().filter(|result| !is_error(result)).map(|r| wanted(r)).collect();
         let chunks = case["chunks"].as_array().into_iter().flatten().map(chunk);
         let (mut got, got_sound) = merge(chunks);
-        // Rows sort their cells.
+        // Sorted, because rows sort their cells.
         got.sort();
         cells.sort();
         assert_eq!((got, got_sound), (cells, sound), "{name}");

@@ -1,5 +1,5 @@
-//! Tests of the client: against the server of this crate by the conformance suite, and against a
-//! server that does as it is told.
+//! Tests the client: with the conformance suite against the server of this crate, and against a
+//! server with scripted answers.
 
 mod batches;
 mod cloud;

@@ -1,4 +1,4 @@
-//! Connections: warm when they are used, and never old.
+//! Tests connections: each is warmed up before its first use, and replaced before it is old.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,14 +42,15 @@ async fn a_server_that_cannot_be_warmed_up_is_used_and_one_that_refuses_is_not()
     }
 }
 
-/// Lets time pass at once. (Were it paused for longer, it would run ahead of the network.)
+/// Advances the time at once. A longer pause of the clock would let time run ahead of the
+/// network.
 async fn jump(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
-/// Lets time pass until so many connections were warmed up.
+/// Advances the time until this many connections were warmed up.
 async fn warmed(script: &Script, count: usize, step: Duration) {
     for _ in 0..30 {
         jump(step).await;
@@ -73,7 +74,7 @@ async fn a_connection_is_replaced_before_it_is_old() {
         warmed(&script, count, AGE_MAX / 2).await;
         scan(&*table).await.unwrap();
     }
-    // One that cannot be warmed up takes nobody's place, and is tried again.
+    // A connection that cannot be warmed up replaces no other, and the pool tries again.
     script.play(|play| play.ping = Some(Status::unavailable("it starts")));
     warmed(&script, 5, AGE_MAX / 2).await;
     for count in [6, 7] {
@@ -83,7 +84,7 @@ async fn a_connection_is_replaced_before_it_is_old() {
     script.play(|play| play.ping = None);
     warmed(&script, 8, AGAIN).await;
     scan(&*table).await.unwrap();
-    // A client that was dropped connects no more.
+    // A dropped client opens no further connections.
     drop(table);
     script.play(|play| play.pinged.clear());
     jump(AGE_MAX).await;

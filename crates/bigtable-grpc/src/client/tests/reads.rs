@@ -1,4 +1,4 @@
-//! Reads of single rows that wait for each other: what is sent, and who is told what.
+//! Tests gathered reads of single rows: the requests that are sent, and each caller's answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn ts(number: u64) -> Timestamp {
     Timestamp::new(number).unwrap()
 }
 
-/// A selection up to a timestamp: each transaction has its own.
+/// A selection up to a timestamp. Each transaction has its own.
 fn up_to(number: u64) -> Selection {
     Selection::default().family(FAMILY, TimeRange::up_to(ts(number)), 1)
 }
@@ -51,7 +51,7 @@ fn message(parts: Vec<Part>) -> ReadEachRowResponse {
     ReadEachRowResponse { parts }
 }
 
-/// Each row that is asked for, with one cell.
+/// An answer with one cell for each requested row.
 pub(super) fn found(keys: &[Bytes]) -> ReadEachRowResponse {
     message((0..).zip(keys).map(|(entry, key)| part(entry, key)).collect())
 }
@@ -62,7 +62,7 @@ async fn delayed(script: &Script) -> Arc<dyn Table> {
     open_with(script, options).await.unwrap()
 }
 
-/// A script's server that takes several reads, and its table.
+/// A scripted server that takes several reads in one request, and its table.
 async fn taking(reads_max: u32) -> (Script, Arc<dyn Table>) {
     let script = Script::default();
     script.play(|play| play.reads_max = reads_max);
@@ -77,7 +77,7 @@ async fn read(table: &Arc<dyn Table>, keys: &[&str]) -> Vec<bigtable::Result<Row
     join_all(keys.iter().zip(&selects).map(|(key, select)| table.read_row(key, select))).await
 }
 
-/// How many rows each request named that was for several reads; and how many requests were for one.
+/// The number of rows in each request for several reads, and the number of requests for one.
 fn asked(script: &Script) -> (Vec<usize>, usize) {
     script.play(|play| (play.each_asked.iter().map(Vec::len).collect(), play.asked.len()))
 }
@@ -93,13 +93,13 @@ async fn reads_at_different_timestamps_go_in_one_request() {
     let right = results.iter().zip(["a", "b", "a"]).all(|(result, key)| is_found(result, key));
     assert!(right, "{results:?}");
     assert_eq!(asked(&script), (vec![3], 0));
-    // As many as the server takes do not wait.
+    // A full request does not wait.
     let begun = tokio::time::Instant::now();
     let results = read(&table, &["a", "b", "c", "d"]).await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     assert!(begun.elapsed() < DELAY, "{:?}", begun.elapsed());
     assert_eq!(asked(&script), (vec![3, 4], 0));
-    // Alone, it is an ordinary request, and has waited all the same.
+    // A single read goes as an ordinary request, after the same delay.
     script.play(|play| play.reads.push_back((vec![rows(&["e"])], End::Well)));
     let begun = tokio::time::Instant::now();
     assert!(is_found(&read(&table, &["e"]).await[0], "e"));
@@ -127,14 +127,15 @@ async fn a_read_that_fails_fails_alone() {
         failing(2, Code::Unavailable),
         Part { entry: 3, ..Part::default() },
     ];
-    // The one that may succeed a moment later is asked for again.
+    // The client repeats only the read that may succeed a moment later.
     script.play(|play| play.each.push_back(Ok((vec![message(parts)], End::Well))));
     let results = read(&table, &["a", "b", "c", "d"]).await;
     assert!(is_found(&results[0], "a") && is_found(&results[2], "c"), "{results:?}");
     assert!(matches!(results[1], Err(Error::InvalidRequest(_))), "{results:?}");
     assert!(matches!(&results[3], Ok(row) if row.cells.is_empty()), "{results:?}");
     assert_eq!(asked(&script), (vec![4, 1], 0));
-    // What the server never reads is not waited for without end, nor by the others.
+    // The client gives up on a read that always fails, and its other callers do not wait for
+    // that.
     script.play(|play| {
         let again = || Ok((vec![message(vec![failing(0, Code::Unavailable)])], End::Well));
         let first = vec![failing(0, Code::Unavailable), part(1, &keys[1])];
@@ -160,7 +161,7 @@ async fn what_had_not_come_over_a_broken_connection_is_asked_for_again() {
     let right = results.iter().zip(["a", "b", "c"]).all(|(result, key)| is_found(result, key));
     assert!(right, "{results:?}");
     assert_eq!(asked(&script), (vec![3, 3, 2, 1], 0));
-    // A server that is away fails all of them.
+    // A server that is unavailable fails all of them.
     script.play(|play| play.each.extend((0..20).map(|_| Err(Status::unavailable("away")))));
     let results = read(&table, &["a", "b"]).await;
     let away = |result: &bigtable::Result<Row>| matches!(result, Err(Error::Unavailable { .. }));
@@ -210,8 +211,7 @@ async fn a_caller_that_gives_up_keeps_nobody_from_its_answer() {
 async fn to_other_servers_reads_by_the_same_filter_go_together() {
     let script = Script::default();
     let table = delayed(&script).await;
-    // One transaction reads three rows, another one, of which a page is full with the first that
-    // comes.
+    // One transaction reads three rows. Another reads one, and its page is full with the first row.
     let [one, other] = [up_to(1), up_to(2)];
     let of = |key: &'static str, select| {
         let table = table.clone();
@@ -231,7 +231,7 @@ async fn to_other_servers_reads_by_the_same_filter_go_together() {
     });
     named.sort_unstable();
     assert_eq!(named, [1, 3]);
-    // What may be about one row alone is asked for row by row.
+    // An error that may concern one row only makes the client read each row by itself.
     script.play(|play| {
         let bad = || End::With(Status::failed_precondition("a row is too large"));
         play.reads = [(vec![], bad()), (vec![rows(&["a"])], End::Well), (vec![], bad())].into();
@@ -241,7 +241,7 @@ async fn to_other_servers_reads_by_the_same_filter_go_together() {
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
     assert_eq!(script.play(|play| play.asked.len()), 5);
 
-    // A server that took several when the store was opened, and does no more.
+    // The server supported several reads when the store was opened, and no longer does.
     let (script, table) = taking(10).await;
     script.play(|play| play.each.push_back(Err(Status::unimplemented("what is that?"))));
     let results = read(&table, &["a", "b"]).await;
@@ -249,11 +249,12 @@ async fn to_other_servers_reads_by_the_same_filter_go_together() {
     assert_eq!(asked(&script), (vec![2], 2));
 }
 
-/// A selection at random: few names and times, so that something is found.
+/// A random selection. It draws from few names and times, so that reads find something.
 fn select(random: &mut StdRng, schema: &TableSchema) -> Selection {
     loop {
         let selection = columns(random);
-        // One that names a cell twice is refused, however it is read.
+        // A selection that names a cell twice is refused by every kind of read, so it is drawn
+        // again.
         if selection.check(schema).is_ok() {
             return selection;
         }
@@ -317,7 +318,7 @@ async fn gathered_reads_find_what_single_ones_find() {
     write(&*alone, &mut random).await;
     for batches in [true, false] {
         let store = open(batches, Duration::from_millis(5)).await.unwrap();
-        // Others must not forget what a request may yet do that waits, and is sent late.
+        // Garbage collection must also wait for requests that gather, and that are sent late.
         let life = single.request_life_max().unwrap() + Duration::from_millis(5) + LATE_MAX;
         assert_eq!(store.request_life_max(), Some(life));
         let table = store.open_table("t", &schema).await.unwrap();

@@ -1,5 +1,5 @@
-//! What is sent again, when, and for how long: after the cases that Google's own test of Bigtable
-//! clients (cloud-bigtable-clients-test) names.
+//! Tests which requests are sent again, when, and for how long. The cases follow Google's own
+//! test of Bigtable clients (cloud-bigtable-clients-test).
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn point(table: &dyn Table) -> bigtable::Result<usize> {
     Ok(table.read_row(&RowKey::from("r"), &select).await?.cells.len())
 }
 
-/// A refusal that says when to come back.
+/// A refusal that names the time to wait before the next attempt.
 fn come_back(code: Code, after: Duration) -> Status {
     let retry_delay = Some(prost_types::Duration::try_from(after).unwrap());
     let info = prost_types::Any {
@@ -49,7 +49,7 @@ async fn a_paused_scan_goes_on() {
     assert_eq!(scan(&*table).await.unwrap(), ("abc".to_owned(), 2));
 }
 
-/// Rows that came before a broken stream are not believed, so they are read again.
+/// Rows that arrive before a broken stream may be wrong, so the client reads them again.
 #[tokio::test]
 async fn rows_before_a_broken_stream_are_read_again() {
     let script = Script::default();
@@ -127,7 +127,7 @@ async fn a_server_that_says_when_to_come_back_is_heard() {
         assert_eq!(point(&*table).await.unwrap(), 1);
         assert!(began.elapsed() >= delay, "{code:?}: {:?}", began.elapsed());
     }
-    // Whoever is sent away for long is told so at once.
+    // If the server asks for a long pause, the caller gets the error at once.
     let long = Duration::from_secs(3600);
     script.play(|play| {
         play.asked.clear();
@@ -136,7 +136,7 @@ async fn a_server_that_says_when_to_come_back_is_heard() {
     let refused = point(&*table).await;
     assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
     assert_eq!(script.play(|play| play.asked.len()), 1);
-    // A mutation is sent again, a conditional one is not.
+    // The client repeats an unconditional mutation, but not a conditional one.
     script.play(|play| {
         play.mutated = 0;
         play.mutations = [Err(come_back(Code::Unavailable, delay)), Ok(true)].into();

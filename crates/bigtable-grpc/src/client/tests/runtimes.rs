@@ -1,5 +1,4 @@
-//! Requests that wait for each other, of callers in several runtimes, and in a process that stands
-//! still.
+//! Tests gathered requests of callers in several runtimes, and in a process that stands still.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +13,7 @@ use super::script::{DEADLINE, FAMILY, Script, open_with};
 use crate::client::ClientOptions;
 use crate::client::gather::LATE_MAX;
 
-/// Long enough for a runtime to begin and to end meanwhile.
+/// Long enough for a runtime to begin and end during the delay.
 const DELAY: Duration = Duration::from_millis(300);
 
 fn runtime() -> Runtime {
@@ -36,7 +35,7 @@ async fn open(script: &Script) -> Arc<dyn Table> {
     open_with(script, options).await.unwrap()
 }
 
-/// Asks for rows in a runtime that ends while they wait for others.
+/// Requests rows in a runtime that ends while the requests gather.
 fn ask_elsewhere(table: &Arc<dyn Table>, rows: &'static [&'static str]) {
     let table = table.clone();
     let asked = thread::spawn(move || {
@@ -90,7 +89,7 @@ fn without_the_runtime_of_the_store_callers_get_an_error() {
     let script = Script::default();
     let table = home.block_on(open(&script));
     let (select, key) = (select(), RowKey::from("a"));
-    // One waits already when it ends, one comes later.
+    // One request gathers already when the runtime ends; the other comes later.
     let waiting = table.check_and_mutate_row(mutation("a"));
     let mut waiting = Box::pin(waiting);
     home.block_on(async {

@@ -1,4 +1,4 @@
-//! A server that does as it is told.
+//! Implements a server with scripted answers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -29,51 +29,51 @@ use crate::proto::extension::ReadEachRowResponse;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::ExtensionServer;
 
-/// How long a request may take in these tests: long for a loopback connection, short for a stalled
-/// one.
+/// Longest time for a request in these tests: long for a loopback connection, short for a
+/// stalled one.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 pub(super) const FAMILY: Family = Family::from_static("f");
 
-/// What is to be answered, and what was asked.
+/// The answers to give, and the requests received.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Script(Arc<Mutex<Play>>);
 
-/// For each read: its messages, and how the stream ends.
+/// The answer to a read: its messages, and the end of the stream.
 pub(super) type Read = (Vec<data::ReadRowsResponse>, End);
 
-/// For several reads in one request, likewise; or a refusal.
+/// The answer to several reads in one request: the same, or a refusal.
 pub(super) type Each = Result<(Vec<ReadEachRowResponse>, End), Status>;
 
-/// How a stream ends.
+/// The end of a stream.
 #[derive(Debug, Default)]
 pub(super) enum End {
     #[default]
     Well,
     With(Status),
-    /// It does not.
+    /// The stream stalls without an end.
     Stalls,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Play {
     pub(super) reads: VecDeque<Read>,
-    /// For each mutation, conditional or not.
+    /// Answers to mutations, conditional or not.
     pub(super) mutations: VecDeque<Result<bool, Status>>,
     /// Most entries of a batch; zero for a server without batches.
     pub(super) entries_max: u32,
-    /// For each batch.
+    /// Answers to batches.
     pub(super) batches: VecDeque<Result<Vec<Outcome>, Status>>,
-    /// The rows of each batch that was asked for.
+    /// The rows of each batch received.
     pub(super) batched: Vec<Vec<bytes::Bytes>>,
-    /// Most reads of a request for several; zero for a server that takes none such.
+    /// Most reads in one request; zero for a server without that extension.
     pub(super) reads_max: u32,
-    /// For each request of several reads; without one, each read finds the row that it asks for.
+    /// Answers to requests for several reads. Without one, each read finds its row.
     pub(super) each: VecDeque<Each>,
-    /// The rows of each such request.
+    /// The rows of each such request received.
     pub(super) each_asked: Vec<Vec<bytes::Bytes>>,
-    /// Keys of samples, for each request for them.
+    /// Keys for each request for samples.
     pub(super) samples: VecDeque<(Vec<&'static str>, End)>,
-    /// Mutations are not answered.
+    /// If set, mutations get no answer.
     pub(super) deaf: bool,
     pub(super) profile: Option<RoutingPolicy>,
     pub(super) ping: Option<Status>,
@@ -81,12 +81,12 @@ pub(super) struct Play {
     pub(super) may_not_change: bool,
     pub(super) asked: Vec<data::ReadRowsRequest>,
     pub(super) mutated: usize,
-    /// The connections that pings came over.
+    /// The connections over which pings arrived.
     pub(super) pinged: Vec<SocketAddr>,
     pub(super) headers: Vec<Headers>,
 }
 
-/// What was sent with a request.
+/// The headers of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Headers {
     pub(super) method: &'static str,
@@ -128,7 +128,7 @@ impl Script {
     }
 }
 
-/// A stream that ends so.
+/// A stream with this end.
 pub(super) fn stream<T: Send + 'static>(messages: Vec<T>, end: End) -> Response<BoxStream<T>> {
     use futures::stream::{StreamExt, iter, pending};
     let messages = iter(messages.into_iter().map(Ok));
@@ -242,7 +242,7 @@ impl BigtableInstanceAdmin for Script {
 }
 
 impl Script {
-    /// Serves it; the address of the server.
+    /// Serves the script, and returns the server's address.
     pub(super) async fn serve(&self) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -256,13 +256,13 @@ impl Script {
         address
     }
 
-    /// What was sent with the requests for a method.
+    /// The headers of the requests for a method.
     pub(super) fn headers_of(&self, method: &str) -> Vec<Headers> {
         self.play(|play| play.headers.iter().filter(|h| h.method == method).cloned().collect())
     }
 }
 
-/// The script's table, behind a client with a deadline that a test can wait for.
+/// Opens the script's table, behind a client with a short deadline.
 pub(super) async fn open(script: &Script) -> bigtable::Result<Arc<dyn Table>> {
     let options = ClientOptions { deadline: DEADLINE, ..ClientOptions::default() };
     open_with(script, options).await

@@ -1,4 +1,4 @@
-//! Tables, families, ranges of rows; the static answers.
+//! Tests tables, families, ranges of rows, and the static answers.
 
 use super::*;
 use crate::proto::admin::bigtable_instance_admin_client::BigtableInstanceAdminClient;
@@ -121,7 +121,7 @@ async fn families_come_and_go_with_their_cells() {
     refused(world.modify(vec![("c", Mod::Update(versions(1)))]).await, Code::NotFound);
     refused(world.modify(vec![("c", Mod::Drop(true))]).await, Code::NotFound);
     refused(world.modify(vec![("b", Mod::Drop(false))]).await, Code::InvalidArgument);
-    // All of it or nothing.
+    // The server applies all modifications or none.
     let both = vec![("c", Mod::Create(versions(1))), ("x", Mod::Drop(true))];
     refused(world.modify(both).await, Code::NotFound);
     assert_eq!(families(&world.table().await.unwrap()), ["a", "b"]);
@@ -142,7 +142,7 @@ async fn families_come_and_go_with_their_cells() {
     }
     let left = ["r/b:q@2000=w", "r/b:q@1000=v", "s/b:q@2000=w", "s/b:q@1000=v"];
     assert_eq!(world.all().await, left);
-    // Dropped and created in one request.
+    // The same request drops and creates a family.
     let both = vec![("b", Mod::Drop(true)), ("b", Mod::Create(ColumnFamily::default()))];
     world.modify(both).await.unwrap();
     assert!(world.all().await.is_empty());

@@ -1,4 +1,4 @@
-//! CheckAndMutateRow.
+//! Tests CheckAndMutateRow.
 
 use super::*;
 use crate::proto::data::CheckAndMutateRowRequest;
@@ -60,7 +60,8 @@ async fn only_the_branch_that_is_taken_must_be_right() {
     world.stop().await;
 }
 
-/// The prewrite of Percolator as one request: 32 clients want the same two cells.
+/// Sends Percolator's prewrite as one request. In each round, 32 clients want the same two
+/// cells.
 #[tokio::test]
 async fn of_concurrent_prewrites_exactly_one_wins() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Several CheckAndMutateRow in one request, and several reads.
+//! Tests several CheckAndMutateRow in one request, and several reads.
 
 use super::*;
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
@@ -92,8 +92,7 @@ async fn a_request_beyond_the_limits_does_nothing() {
 }
 
 impl World {
-    /// Reads entries, and returns for each what it has found, or its code; and how many messages
-    /// came.
+    /// Reads entries. Returns the cells or the code of each, and the number of messages.
     async fn read_each(
         &self,
         entries: Vec<ReadEntry>,
@@ -184,7 +183,7 @@ async fn several_reads_have_limits_and_come_in_pieces() {
     };
     refused(client.read_each_row(elsewhere).await.map(|_| ()), Code::NotFound);
     world.set("small", "a:q", 1000, "v").await;
-    // Beyond the largest message, alone and together.
+    // The values exceed the largest message, alone and together.
     world.set("large", "a:q", 1000, &"v".repeat(9 << 20)).await;
     world.set("middle", "a:q", 1000, &"v".repeat(1 << 20)).await;
     let mut entries = vec![pass("small"); max - 12];

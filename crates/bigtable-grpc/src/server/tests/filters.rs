@@ -1,4 +1,4 @@
-//! Every filter, over a connection.
+//! Tests every filter over a connection.
 
 use super::*;
 use crate::proto::data::row_filter::{Chain, Condition, Interleave};
@@ -45,8 +45,8 @@ fn times(start: i64, end: i64) -> F {
     })
 }
 
-/// Rows `r1` and `r2`, with families `a` and `b`, columns `x` and `y`, versions 1000 and 2000, each
-/// with its own name as value.
+/// Writes rows `r1` and `r2` with families `a` and `b`, columns `x` and `y`, versions 1000 and
+/// 2000. Each cell's value is its name.
 async fn grid(dir: &Path) -> World {
     let mut world = World::with_table(dir, &["a", "b"]).await;
     for row in ["r1", "r2"] {
@@ -60,7 +60,7 @@ async fn grid(dir: &Path) -> World {
 }
 
 impl World {
-    /// The cells that are left, without their values.
+    /// The cells that pass, without their values.
     async fn left(&mut self, wanted: F) -> String {
         let cells = self.filtered(filter(wanted)).await.expect("the filter is sound");
         let names: Vec<_> = cells.iter().map(|c| c.split('=').next().unwrap_or_default()).collect();
@@ -143,7 +143,7 @@ async fn limits_and_offsets_count_cells() {
     assert_eq!(w.left(F::CellsPerRowOffsetFilter(8)).await, "");
     let newest = "r1/a:x@2 r1/a:y@2 r1/b:x@2 r1/b:y@2";
     assert_eq!(w.left(r1(F::CellsPerColumnLimitFilter(1))).await, newest);
-    // What stands before a limit matters to it.
+    // A filter before a limit changes the cells that the limit counts.
     let older =
         chain(vec![key("r1"), times(0, 2000), F::CellsPerColumnLimitFilter(1), family("a")]);
     assert_eq!(w.left(older).await, "r1/a:x@1 r1/a:y@1");
@@ -185,7 +185,7 @@ async fn filters_are_combined() {
     assert_eq!(w.left(pick(b(), None)).await, "r1/b:x@2 r1/b:y@2");
     assert_eq!(w.left(pick(None, b())).await, "r2/b:x@2 r2/b:y@2");
     assert_eq!(w.left(pick(None, None)).await, "");
-    // In an interleave in a chain, only the rows that match.
+    // In an interleave within a chain, only the rows that match pass.
     let nested = interleave(vec![pick(b(), None), F::BlockAllFilter(true)]);
     assert_eq!(w.left(chain(vec![nested, qualifier(b"x")])).await, "r1/b:x@2");
 

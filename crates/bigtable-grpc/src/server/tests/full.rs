@@ -1,5 +1,5 @@
-//! A server whose disk becomes full: refusals that say so, health, and what clients of ours take it
-//! for.
+//! Tests a server whose disk becomes full: its refusals, its health, and the errors of our
+//! clients.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// Waits until the server's health is this.
+/// Waits until the server reports this health.
 async fn health(world: &World, wanted: i32) {
     let (mut client, began) = (HealthClient::new(world.channel.clone()), Instant::now());
     loop {
@@ -75,13 +75,13 @@ async fn a_full_disk_refuses_writes_and_shows_in_the_health() {
     health(&world, NOT_SERVING).await;
     let keys = world.read(ReadRowsRequest::default()).await.unwrap();
     assert_eq!(keys.len(), rows, "reads go on");
-    // A removal goes on as well; a small write that does not remove anything does not.
+    // A removal still works; a small write that removes nothing does not.
     let small = || vec![set("f:q", 1000, "small")];
     assert_eq!(world.mutate("small", small()).await.unwrap_err().code(), Code::Unavailable);
     let delete = Mutation { mutation: Some(Wire::DeleteFromRow(DeleteFromRow {})) };
     world.mutate("0000", vec![delete]).await.unwrap();
 
-    // Nobody writes, and the server finds out.
+    // Nobody writes, so the server itself must notice the free space.
     assert!(mount(dir.path(), "remount,size=96m"));
     health(&world, SERVING).await;
     world.mutate("small", small()).await.unwrap();

@@ -1,5 +1,5 @@
-//! Tests of the server over a real connection: the assertions of Google's in-memory emulator, what
-//! it does not assert, limits, and Google's own clients.
+//! Tests the server over a real connection: with the assertions of Google's in-memory emulator,
+//! with further ones, with the limits, and with Google's own clients.
 
 mod admin;
 mod conditions;
@@ -45,12 +45,12 @@ struct World {
     data: BigtableClient<Channel>,
     admin: BigtableTableAdminClient<Channel>,
     channel: Channel,
-    /// If the server is in this process.
+    /// Stops and awaits the server; `None` if it runs elsewhere.
     served: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl World {
-    /// A server of the directory.
+    /// Starts a server of the directory.
     async fn open(dir: &Path) -> World {
         let options = Options { durability: Durability::Buffered, ..Options::default() };
         let server = Server::open(dir.join("data"), options).await.expect("the store opens");
@@ -65,7 +65,7 @@ impl World {
         World { served, ..World::connect(&address.to_string()).await }
     }
 
-    /// Connections to a server that somebody else runs.
+    /// Connects to a server that runs elsewhere.
     async fn connect(address: &str) -> World {
         let endpoint = Channel::from_shared(format!("http://{address}")).expect("an address");
         let channel = endpoint.connect().await.expect("the server listens");
@@ -74,7 +74,7 @@ impl World {
         World { data, admin, channel, served: None }
     }
 
-    /// A server with the table `t` of these families.
+    /// Starts a server with a table `t` of these families.
     async fn with_table(dir: &Path, families: &[&str]) -> World {
         let mut world = World::open(dir).await;
         world.create("t", families).await.expect("the table is created");
@@ -116,7 +116,7 @@ impl World {
         self.mutate(row, vec![set(column, micros, value)]).await.expect("the cell is set");
     }
 
-    /// The cells of all rows that a request reads, shown as `row/family:qualifier@micros=value`.
+    /// The cells that a read returns, as `row/family:qualifier@micros=value`.
     async fn read(&mut self, request: ReadRowsRequest) -> Result<Vec<String>, Status> {
         let chunks = self.chunks(request).await?;
         Ok(show(&chunks))
@@ -132,7 +132,7 @@ impl World {
         Ok(chunks)
     }
 
-    /// The cells that are left of all rows.
+    /// The cells of all rows that pass the filter.
     async fn filtered(&mut self, filter: RowFilter) -> Result<Vec<String>, Status> {
         self.read(ReadRowsRequest { filter: Some(filter), ..Default::default() }).await
     }
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// A cell as a client sees it.
+/// A cell in the form that a client sees.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Shown {
     row: String,
@@ -169,7 +169,7 @@ fn show(chunks: &[CellChunk]) -> Vec<String> {
     cells(chunks).iter().map(ToString::to_string).collect()
 }
 
-/// Puts chunks together, and checks that they keep the rules of the stream.
+/// Assembles cells from chunks, and checks the rules of the stream.
 fn cells(chunks: &[CellChunk]) -> Vec<Shown> {
     let mut cells = Vec::new();
     let mut cell = Shown::default();

@@ -1,5 +1,5 @@
-//! The server as a process of its own, used by Google's `cbt` and Python client and killed in
-//! between. Who does not have these programs is told that the test was left out.
+//! Tests the server as a process of its own, which Google's `cbt` and Python client use, and
+//! which is killed in between. Without these programs, the test reports that it was skipped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// Names the data directory to the child.
+/// Environment variable that gives the child its data directory.
 const DATA: &str = "BIGTABLE_GRPC_TEST_DATA";
 
-/// Not a test: the child process, which serves until it is killed.
+/// No test, but the child process, which serves until it is killed.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(DATA) else { return };
@@ -22,7 +22,7 @@ fn child() {
     });
 }
 
-/// A server process. Killed, as kill -9 does, when it is dropped.
+/// A server process. Dropping it kills it, as `kill -9` does.
 struct Process {
     child: Child,
     address: String,
@@ -72,8 +72,8 @@ impl Drop for Process {
     }
 }
 
-/// Clients write, each its own rows, until the server dies under them; what was acknowledged must
-/// be there afterwards, each row whole.
+/// Clients write, each its own rows, until the server is killed. Acknowledged rows must then
+/// exist, and each row must be complete.
 #[tokio::test]
 async fn acknowledged_mutations_survive_kill_9() {
     const CLIENTS: usize = 4;
@@ -127,7 +127,7 @@ async fn acknowledged_mutations_survive_kill_9() {
 }
 
 fn skipped(what: &str) {
-    // The macros' output is kept from whoever watches.
+    // The macros' output is captured, so this writes to standard error directly.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what} is not installed");
 }
 

@@ -1,4 +1,4 @@
-//! ReadRows: which rows, in which order, in which chunks.
+//! Tests ReadRows: the choice of rows, their order, their chunks.
 
 use super::*;
 use crate::proto::data::RowRange;
@@ -116,7 +116,7 @@ async fn cells_come_by_family_then_qualifier_then_newest_first() {
         "r/write:q@1000=v",
     ];
     assert_eq!(world.all().await, expected);
-    // One row read alone takes another way.
+    // A read of one row takes another path through the server.
     let request = ReadRowsRequest { rows: keys(&["r"]), ..Default::default() };
     assert_eq!(world.read(request).await.unwrap(), expected);
     world.mutate("r", vec![delete_row()]).await.unwrap();
@@ -128,7 +128,7 @@ async fn cells_come_by_family_then_qualifier_then_newest_first() {
 async fn large_values_and_many_rows_arrive_in_messages_that_clients_take() {
     let dir = tempfile::tempdir().unwrap();
     let mut world = World::with_table(dir.path(), &["a"]).await;
-    // More than the four megabytes that a client decodes by default.
+    // Larger than the four megabytes that a client decodes by default.
     let large = "x".repeat(9 << 20);
     world.set("large", "a:q", 1000, &large).await;
     world.set("large", "a:r", 1000, "small").await;

@@ -1,4 +1,4 @@
-//! What the server refuses, and whom.
+//! Tests the requests and the peers that the server refuses.
 
 #[path = "../../../../cluster-net/tests/support/authority.rs"]
 mod authority;
@@ -24,7 +24,7 @@ async fn start(dir: &Path, options: ServeOptions) -> SocketAddr {
     address
 }
 
-/// Opens a store there, which asks the server something.
+/// Opens a store at the address, and sends it a request.
 async fn ask(address: SocketAddr, tls: Option<Tls>) -> bigtable::Result<GrpcStore> {
     let address: Address = format!("bigtable://{address}/p/i").parse()?;
     let options = ClientOptions { connections: 1, tls, ..ClientOptions::default() };

@@ -1,5 +1,5 @@
-//! Changes that may be lost: what a server leaves unsynced, and its silence after the machine was
-//! started again (H71).
+//! Tests changes that may be lost: which ones a server leaves unsynced, and its silence after a
+//! restart of the machine (H71).
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::*;
 use crate::GrpcStore;
 use crate::proto::data::PingAndWarmRequest;
 
-/// How long a lease of the oracle may hold after its renewal was written, by a clock that runs a
-/// fifth too slow.
+/// Longest time that an oracle's lease is valid after its renewal was written, by a clock that
+/// is 20 % too slow.
 const LEASE: Duration = Duration::from_millis(2400);
 const FAMILY: Family = Family::from_static("f");
 
 type Served = JoinHandle<Result<(), ServeError>>;
 
-/// Serves the directory, until the sender is dropped.
+/// Serves the directory until the sender is dropped.
 async fn serve(server: Server) -> (std::net::SocketAddr, oneshot::Sender<()>, Served) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -35,7 +35,7 @@ async fn h71_a_server_whose_machine_was_started_again_is_silent_until_leases_are
     let open = async || Server::open(dir.path(), Options::default()).await.unwrap();
     assert!(open().await.silence.is_zero(), "nothing was left unsynced");
     std::fs::write(dir.path().join("UNSYNCED"), "an earlier start of the machine").unwrap();
-    // A server that stops before the time is over leaves the silence to the next.
+    // A server that stops before the time is over leaves the silence to the next start.
     let (_, stop, served) = serve(open().await).await;
     drop(stop);
     served.await.unwrap().unwrap();
@@ -73,7 +73,7 @@ async fn renewals_are_left_unsynced_and_nothing_else_is() {
                 table.mutate_row(request).await.unwrap();
             }
         };
-        // The store notes in this file that it leaves something unsynced.
+        // The store creates this file when it leaves something unsynced.
         let unsynced = || dir.path().join("UNSYNCED").exists();
         write(Syncing::AsStore).await;
         write(Syncing::Always).await;

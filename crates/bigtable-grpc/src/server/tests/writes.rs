@@ -1,5 +1,5 @@
-//! MutateRow, MutateRows, ReadModifyWriteRow: what they do, what they refuse, and that a refused
-//! request has done nothing.
+//! Tests MutateRow, MutateRows and ReadModifyWriteRow: their effects, their refusals, and that
+//! a refused request changes nothing.
 
 use super::*;
 use crate::proto::data::read_modify_write_rule::Rule;
@@ -147,7 +147,7 @@ async fn a_refused_request_has_changed_nothing() {
     );
     refused(world.mutate_rows(vec![("r", vec![good(); 100_001])]).await, Code::InvalidArgument);
     assert!(world.all().await.is_empty());
-    // The longest names go.
+    // The longest names are accepted.
     let (row, qualifier) = ("x".repeat(4096), "y".repeat(16 * 1024));
     world.mutate(&row, vec![set(&format!("a:{qualifier}"), 0, "v")]).await.unwrap();
     assert_eq!(world.all().await, [format!("{row}/a:{qualifier}@0=v")]);
@@ -193,13 +193,13 @@ async fn rules_compose_and_count() {
     let before = world.all().await;
     let rules = vec![("a:x", append("more")), ("a:y", IncrementAmount(1))];
     refused(world.modify_row(rules).await, Code::FailedPrecondition);
-    // An empty value is a value, and no number.
+    // An empty value exists, but is no number.
     let rules = vec![("a:empty", append("")), ("a:empty", IncrementAmount(1))];
     refused(world.modify_row(rules).await, Code::FailedPrecondition);
     refused(world.modify_row(vec![("x:q", append("v"))]).await, Code::NotFound);
     refused(world.modify_row(vec![]).await, Code::InvalidArgument);
     assert_eq!(world.all().await, before);
-    // A version from the future is the one that is modified.
+    // A version from the future counts as the newest, so the rule modifies it.
     world.set("r", "a:f", crate::time::MICROS_MAX, "old").await;
     assert_eq!(world.modify_row(vec![("a:f", append("+"))]).await.unwrap(), ["a:f=old+"]);
     world.stop().await;

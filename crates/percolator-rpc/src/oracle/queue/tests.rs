@@ -1,4 +1,4 @@
-//! Who joins which request, and who is told what of it (H09).
+//! Tests which request a caller joins, and which answer it gets (H09).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,7 +26,7 @@ fn first(ticket: Ticket<'_>) -> Option<u64> {
     ticket.now_or_never().map(|given| given.unwrap().first)
 }
 
-/// A reply serves those who asked before its request left, and nobody else.
+/// A reply serves only the callers that asked before its request left.
 #[test]
 fn h09_who_arrives_while_a_request_is_in_flight_joins_the_next_one() {
     let queue = Queue::new(10);
@@ -47,7 +47,7 @@ fn h09_who_arrives_while_a_request_is_in_flight_joins_the_next_one() {
     assert_eq!(looks.now_or_never().unwrap().unwrap().latest, 9);
 }
 
-/// So does who arrives while a request that failed waits to be sent again.
+/// A failed request takes the callers along that arrived before it is sent again.
 #[test]
 fn h09_h45_a_request_that_failed_goes_again_with_those_who_came_meanwhile() {
     let queue = Queue::new(10);
@@ -65,7 +65,7 @@ fn h09_h45_a_request_that_failed_goes_again_with_those_who_came_meanwhile() {
     assert!(raise.now_or_never().unwrap().is_ok());
 }
 
-/// Whoever gives up, nobody gets two or another's.
+/// If a caller gives up, no other gets two timestamps, or one that is not its own.
 #[test]
 fn h45_the_timestamp_of_a_caller_that_gave_up_is_nobodys() {
     let queue = Queue::new(100);
@@ -126,7 +126,8 @@ fn a_caller_that_waited_too_long_gets_an_error_and_later_ones_wait_on() {
     assert!((&mut late).now_or_never().is_none());
 }
 
-/// A caller's task may change between polls: whichever polled last is woken.
+/// A caller's future may move to another task between polls. The task that polled last is
+/// woken.
 #[test]
 fn a_caller_that_moved_is_woken_where_it_is() {
     let queue = Queue::new(9);

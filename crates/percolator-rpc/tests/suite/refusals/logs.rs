@@ -1,4 +1,4 @@
-//! Keys and values are in no log, at any level.
+//! Tests that no log contains keys or values, at any level.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use percolator::{Column, Percolator};
 
 use crate::world::start;
 
-/// What was logged.
+/// The text of the log.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -23,8 +23,8 @@ impl Write for Log {
     }
 }
 
-/// Oracle and client run on this thread, whose events are all written down, those of the transport,
-/// too.
+/// Runs the oracle and its client on this thread, and records all events, those of the
+/// transport included.
 #[tokio::test]
 async fn keys_and_values() {
     let log = Log::default();
@@ -50,7 +50,7 @@ async fn keys_and_values() {
     }
     let seen = db.snapshot().await.unwrap().get(&table, row, &column).await.unwrap();
     assert!(seen.is_some());
-    // A conflict, and one that gives up.
+    // A transaction that conflicts and gives up must not log them either.
     let (mut one, mut two) = (db.begin().await.unwrap(), db.begin().await.unwrap());
     one.set(&table, row, &column, "value-7f3a-marked").unwrap();
     two.set(&table, row, &column, "value-7f3a-marked").unwrap();

@@ -1,4 +1,4 @@
-//! Senders that stop in the middle, that send too much, or that send anything.
+//! Tests senders that stop in the middle, send too much, or send garbage.
 
 #[path = "../../../../cluster-net/tests/support/slow.rs"]
 mod slow;
@@ -20,7 +20,7 @@ use slow::{half_a_request, jump};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SERVE: &str = "http://oracle/percolator.oracle.v1.Oracle/Serve";
-/// The largest request that is read.
+/// Largest request that the server reads.
 const REQUEST_BYTES_MAX: u32 = 256;
 
 async fn connect(process: &Process) -> Channel {
@@ -28,7 +28,7 @@ async fn connect(process: &Process) -> Channel {
     endpoint.connect().await.unwrap()
 }
 
-/// The code that a stream ends with.
+/// The status code at the end of a stream.
 async fn code(mut channel: Channel, request: http::Request<tonic::body::Body>) -> Code {
     std::future::poll_fn(|cx| channel.poll_ready(cx)).await.unwrap();
     let answer = channel.call(request).await.unwrap();
@@ -66,7 +66,7 @@ async fn half_a_preface_holds_nothing_for_ever_and_stops_nobody() {
     answers(&process).await;
     jump(Duration::from_secs(11)).await;
     for mut stream in slow {
-        // What the server has to say of itself, and then the end.
+        // Reads the server's own frames, up to the end of the connection.
         let _ = stream.read_to_end(&mut Vec::new()).await;
     }
 }
@@ -80,10 +80,10 @@ async fn half_a_message_holds_nothing_for_ever_and_stops_nobody() {
     let slow = |begun| tokio::spawn(code(channel.clone(), half_a_request(SERVE, 100, begun)));
     let slow: [_; 3] = [&b""[..], b"half", b"half"].map(slow);
     answers(&process).await;
-    // They end although their connection lives, and then there is room again.
+    // The streams end although their connection lives, and then other clients find room.
     for _ in 0..4 {
         jump(Duration::from_secs(100)).await;
-        // The answer to the server's ping is between these.
+        // The answer to the server's ping arrives between these requests.
         for _ in 0..2 {
             let nothing = half_a_request("http://oracle/no.Service/Method", 0, b"");
             assert_eq!(code(channel.clone(), nothing).await, Code::Unimplemented);
@@ -98,7 +98,7 @@ async fn half_a_message_holds_nothing_for_ever_and_stops_nobody() {
     }
 }
 
-/// An idle client loses its place, and is given another one when it asks again.
+/// An idle client loses its place, and gets another at its next request.
 #[tokio::test]
 async fn a_client_that_was_idle_does_not_notice() {
     let options = OracleServerOptions { clients_max: 1, ..OracleServerOptions::default() };
@@ -122,7 +122,7 @@ async fn a_length_of_four_gibibytes_and_one_beyond_the_limit() {
         let refused = code(channel.clone(), half_a_request(SERVE, claimed, b"")).await;
         assert_eq!(refused, Code::OutOfRange, "{claimed}");
     }
-    // One at the limit is waited for.
+    // The server waits for a message at the limit.
     let waits = code(channel, half_a_request(SERVE, REQUEST_BYTES_MAX, b"x"));
     assert!(tokio::time::timeout(Duration::from_millis(200), waits).await.is_err());
     answers(&process).await;

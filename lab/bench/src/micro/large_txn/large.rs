@@ -1,4 +1,4 @@
-//! Tables that large transactions, and as large raw requests, write.
+//! Writes tables by large transactions, and by raw requests of the same size.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::report::Condition;
 use crate::system;
 use crate::turns::{Block, Watch};
 
-/// The tables, and what their cells hold.
+/// The tables, and the expected content of their cells.
 pub(super) struct Large {
     db: Percolator,
     table: Table,
     raw: Arc<dyn bigtable::Table>,
     random: SmallRng,
     keys: Vec<RowKey>,
-    /// The number of the last write of each cell: of transactions, and raw.
+    /// The number of each cell's last write: in transactions, and raw.
     written: [Vec<u64>; 2],
     writes: u64,
 }
@@ -38,11 +38,11 @@ impl Large {
         Ok(Large { db, table, raw, random, keys, written, writes: 0 })
     }
 
-    /// Memory for each cell of the largest transaction: before its commit, and at most until its
+    /// Memory per cell of the largest transaction: before its commit, and at most until its
     /// end.
     pub(super) async fn memory(&mut self) -> anyhow::Result<(Option<f64>, Option<f64>)> {
         let cells = self.keys.len();
-        // What any transaction needs is there before.
+        // A first transaction allocates the memory that every transaction needs.
         self.write(0, 1.min(cells)).await?;
         let before = system::resident_bytes();
         self.writes += 1;
@@ -61,19 +61,19 @@ impl Large {
         });
         let committed = tx.commit().await;
         over.store(true, Ordering::Relaxed);
-        // It cannot panic, and nothing depends on how it ended.
+        // The thread cannot panic, and nothing depends on its end.
         let _ = watch.join();
         committed?;
         self.written[0].fill(self.writes);
         let each = |then: Option<u64>| {
             let more = then?.saturating_sub(before?);
-            // Of few cells nothing may be seen.
+            // With few cells the growth may not be visible.
             Some(more as f64 / cells as f64).filter(|bytes| *bytes > 0.0)
         };
         Ok((each(buffered), each(Some(most.load(Ordering::Relaxed)).filter(|most| *most > 0))))
     }
 
-    /// Large transactions, one after the other. An operation is a cell.
+    /// Runs large transactions, one after another. An operation is a cell.
     pub(super) async fn tx(&mut self, cells: usize, length: Duration) -> anyhow::Result<Block> {
         let mut watch = Watch::start();
         while watch.goes_on(length) {
@@ -95,7 +95,7 @@ impl Large {
         Ok(())
     }
 
-    /// The same in requests to the table beneath.
+    /// Writes the same in requests to the table beneath.
     pub(super) async fn raw(&mut self, cells: usize, length: Duration) -> anyhow::Result<Block> {
         let mut watch = Watch::start();
         while watch.goes_on(length) {

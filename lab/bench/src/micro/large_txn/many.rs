@@ -1,5 +1,5 @@
-//! Straight-line transactions, thousands at once: the paper runs them on thousands of threads
-//! (section 2.5), here each is a task.
+//! Runs thousands of straight-line transactions at once. The paper runs them on thousands of
+//! threads (section 2.5); here each is a task.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::turns::{Block, Watch, nanos};
 const FROM: Column = Column::literal("from");
 const TO: Column = Column::literal("to");
 
-/// As many rows as there are transactions at once.
+/// A table with as many rows as there are transactions at once.
 #[derive(Debug)]
 pub(super) struct Many {
     db: Percolator,
     table: Table,
     transactions: usize,
-    /// How many rounds there were of all transactions.
+    /// Number of rounds of all transactions.
     rounds: u64,
-    /// What each of them took in memory when it waited, the first time.
+    /// Memory of each waiting transaction, from the first round.
     pub(super) waiting_bytes: Option<f64>,
 }
 
-/// A slow step: all wait in it for the last one.
+/// A slow step, in which every transaction waits for the last one.
 #[derive(Debug)]
 struct Step {
     arrived: AtomicUsize,
@@ -45,7 +45,7 @@ impl Many {
         Ok(Many { db, table, transactions, rounds: 0, waiting_bytes: None })
     }
 
-    /// A transaction on each row, so many at once.
+    /// Runs a transaction on each row, this many at a time.
     pub(super) async fn block(&mut self, at_once: usize) -> anyhow::Result<Block> {
         let before = system::resident_bytes();
         let mut turn = Watch::start();
@@ -95,7 +95,7 @@ impl Many {
     }
 }
 
-/// One transaction; how long it took in nanoseconds.
+/// Runs one transaction, and returns its time in nanoseconds.
 async fn straight(
     db: Percolator,
     table: Table,
@@ -110,7 +110,7 @@ async fn straight(
     if step.arrived.fetch_add(1, Ordering::SeqCst) + 1 == step.all {
         step.last.notify_one();
     }
-    // The sender is there until all have ended.
+    // The sender lives until all have ended.
     let _ = gate.wait_for(|open| *open).await;
     let to = number(tx.get(&table, key(transaction), &TO).await?.as_deref()) + 1;
     tx.set(&table, key(transaction), &TO, cell(to))?;

@@ -1,7 +1,8 @@
-//! A commit that takes longer than its locks live, and is kept alive by its heartbeat.
+//! Tests a commit that takes longer than the lifetime of its locks, and is kept alive by its
+//! heartbeat.
 //!
-//! The store beneath is slowed down: of many rows it changes some at a time, with a pause after
-//! each, as a network with a slow server would.
+//! The store beneath is slowed down: it changes many rows in parts, with a pause after each. A
+//! slow server behind a network would do the same.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use percolator_cli::store::Commit;
 use super::super::bed::{self, COLUMN, key};
 use crate::report::Condition;
 
-/// How long the transaction's locks live.
+/// The lifetime of the transaction's locks.
 const LIFETIME: Duration = Duration::from_millis(600);
-/// Each phase comes in so many parts, and after each is a pause: longer together than the locks
-/// live.
+/// Each phase has this many parts with a pause after each; together longer than the locks'
+/// lifetime.
 const PARTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Commits a large transaction slowly while somebody meets its locks.
+/// Commits a large transaction slowly while a reader finds its locks.
 pub(super) async fn run(dir: &Path, cells: usize) -> anyhow::Result<Condition> {
     let store = bed::store(dir, None)?;
     let db = Percolator::over(store.clone(), Options::default()).await?;
@@ -60,7 +61,7 @@ pub(super) async fn run(dir: &Path, cells: usize) -> anyhow::Result<Condition> {
     Ok(Condition::new("a slow commit is kept alive by its heartbeat", ok, found))
 }
 
-/// Reads cells of the transaction, and waits for its locks.
+/// Reads cells of the transaction, and so waits for its locks.
 async fn meet(
     db: Percolator,
     table: Table,

@@ -1,13 +1,13 @@
-//! Data that is derived from rows of many writers: by the writers themselves, or by an observer.
+//! Derives data from the rows of many writers: by the writers themselves, or by an observer.
 //!
 //! ```text
-//!   hot         each writer counts in a row of its own, and the hot row is to hold the sum. With
-//!               a weak notification writers never conflict; with a write of the observed cell any
-//!               two that overlap do
+//!   hot         each writer counts in a row of its own, and the hot row must hold the sum. With
+//!               a weak notification writers never conflict. With a write of the observed cell,
+//!               any two that overlap do
 //!   commission  the broker's commission (paper section 3.3): the one write of TPC-E that
-//!               conflicts with all others of its kind, and which the paper left out. Each trade
-//!               adds its commission to its broker's row itself; or each caller adds up what it
-//!               has traded in a row of its own and notifies the broker's, and an observer adds
+//!               conflicts with all others of its kind. The paper left it out. Either each trade
+//!               adds its commission to its broker's row itself. Or each caller adds up its own
+//!               trades in a row of its own and notifies the broker's row, and an observer adds
 //!               the rows up
 //! ```
 
@@ -26,21 +26,21 @@ use crate::callers::{AsyncCaller, call, committed};
 use crate::report::Condition;
 use crate::turns::{Block, Others};
 
-/// How the derived row comes by its sum.
+/// The way in which the derived row gets its sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     HotWeak,
     HotStrong,
-    /// The trade itself adds to it.
+    /// The trade itself adds to the row.
     Conflicting,
-    /// An observer does.
+    /// An observer adds the rows up.
     Observed,
 }
 
-/// What a writer has added up, and the sum of all.
+/// A writer's own sum, and the sum of all.
 const ADDED: Column = Column::literal("added");
 const SUM: Column = Column::literal("sum");
-/// What is observed in the row of the sum.
+/// The observed column in the row of the sum.
 const CHANGED: Column = Column::literal("changed");
 const PRICE: Column = Column::literal("price");
 /// A trade's commission, in cents.
@@ -49,7 +49,7 @@ const CENTS: std::ops::Range<u64> = 1..10_000;
 impl Way {
     const ALL: [Way; 4] = [Way::HotWeak, Way::HotStrong, Way::Conflicting, Way::Observed];
 
-    /// Of its table, and of its arm.
+    /// The name of its table and of its arm.
     fn name(self) -> &'static str {
         match self {
             Way::HotWeak => "hot_weak",
@@ -70,7 +70,7 @@ fn writer_row(number: usize) -> RowKey {
 
 const DERIVED: &str = "derived";
 
-/// Sums up what the writers have.
+/// An observer that sums up the writers' rows.
 struct SumUp;
 
 impl Observer for SumUp {
@@ -89,7 +89,7 @@ pub(super) struct Derived {
     tables: Vec<Table>,
     trades: Table,
     random: SmallRng,
-    /// What was added by transactions that the writers were told are committed.
+    /// The sum of all acknowledged transactions of the writers.
     added: [Arc<AtomicU64>; 4],
     turns: u64,
 }
@@ -116,7 +116,7 @@ impl AsyncCaller for Writer {
         };
         let mut tx = self.db.begin().await?;
         let sum = number(tx.get(table, &row, &column).await?.as_deref()) + more;
-        // What an application does between reading and writing; others get their turns meanwhile.
+        // Stands for an application's work between reading and writing; others run meanwhile.
         tokio::task::yield_now().await;
         if way.is_trade() {
             let trade = format!("{}-{}-{}", self.number, self.turn, self.written);
@@ -149,7 +149,7 @@ impl Derived {
         Ok(Derived { db, tables, trades, random, added: Default::default(), turns: 0 })
     }
 
-    /// Its own number is the share of the attempts that ended in a conflict.
+    /// Runs a turn. Its own number is the share of the attempts that ended in a conflict.
     pub(super) async fn block(&mut self, way: Way, length: Duration) -> anyhow::Result<Block> {
         self.turns += 1;
         let observer = match way {
@@ -176,7 +176,7 @@ impl Derived {
         Ok(called.block.with("conflicts", conflicts))
     }
 
-    /// What the derived rows hold.
+    /// Compares the derived rows with the acknowledged sums.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
         let snapshot = self.db.snapshot().await?;
         let mut conditions = Vec::new();

@@ -1,4 +1,5 @@
-//! A thread wakes another and waits until it is woken by it: two hand-offs, of which half is one.
+//! Measures a hand-off: a thread wakes another, and waits until that one wakes it. A hand-off
+//! is half of the round.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,20 +11,20 @@ use rand::{Rng, SeedableRng};
 use crate::processes::{cores, stay_on};
 use crate::turns::{Block, Watch, nanos};
 
-/// How long both rest between two rounds, at least; so long that processors and threads go to
-/// sleep, as they do between two writes of [`Starts`](super::starts::Starts).
+/// The shortest rest of both threads between two rounds. Processors and threads go to sleep in
+/// this time, as they do between two writes of [`Starts`](super::starts::Starts).
 pub(super) const REST_US: std::ops::Range<u64> = 500..1500;
 
-/// On which processors they run.
+/// The processors on which the threads run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Where {
-    /// Wherever the system puts them: mostly on the same.
+    /// On any, as the system decides: usually on the same.
     Anywhere,
-    /// Each on its own, where there are two.
+    /// Each on its own, if there are two.
     Across,
 }
 
-/// Whose turn it is.
+/// The thread whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Caller,
@@ -31,7 +32,7 @@ enum Turn {
     Over,
 }
 
-/// Two threads' place to meet.
+/// The shared state of the two threads.
 #[derive(Debug)]
 struct Place {
     turn: Mutex<Turn>,
@@ -44,7 +45,7 @@ impl Place {
         self.changed.notify_one();
     }
 
-    /// Waits until it is no longer the other's turn.
+    /// Waits until the other's turn is over.
     fn await_while(&self, theirs: Turn) -> Turn {
         let turn = locked(&self.turn);
         let waited = self.changed.wait_while(turn, |turn| *turn == theirs);
@@ -69,10 +70,10 @@ impl HandOff {
             (Where::Across, [one, another, ..]) => Some([*one, *another]),
             _ => None,
         };
-        // Threads of their own: what they are kept on ends with them.
+        // New threads, so that their binding to processors ends with them.
         let (done, block) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
-            // Nobody waits after Ctrl-C.
+            // After Ctrl-C, nobody waits for the result.
             let _ = done.send(rounds(random, cores, length));
         });
         Ok(block.await?)
@@ -103,7 +104,7 @@ fn rounds(mut random: SmallRng, cores: Option<[usize; 2]>, length: Duration) -> 
     }
     let block = watch.stop();
     place.hand(Turn::Over);
-    // It cannot panic, and nothing depends on how it ended.
+    // The thread cannot panic, and nothing depends on its end.
     let _ = partner.join();
     block
 }

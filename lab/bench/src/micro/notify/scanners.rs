@@ -1,7 +1,9 @@
-//! Sixteen scanners with a slow observer: do they clump, as buses do (paper section 2.4)?
+//! Measures whether sixteen scanners with a slow observer clump, as buses do (paper section
+//! 2.4).
 //!
-//! No hint comes; all rows are dirty. A scanner that meets another one at a row jumps to a random
-//! place, or goes on to the next row, where whoever is ahead of it is soon again.
+//! No hints arrive, and all rows are dirty. If a scanner finds another at a row, it jumps to a
+//! random place. Without jumps it goes on to the next row, where it soon finds the same scanner
+//! again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,32 +21,32 @@ const TABLE: &str = "line";
 const ROWS: u64 = 4_000;
 const AT_ONCE: u64 = 1_000;
 const SCANNERS: usize = 16;
-/// What an observer's run takes.
+/// The length of an observer's run.
 const SLOW: Duration = Duration::from_millis(2);
-/// Longest wait for the first one.
+/// Longest wait for the first run.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The experiment.
 #[derive(Debug)]
 pub(super) struct Scanners {
     db: Percolator,
-    /// Another client, so that no hints come.
+    /// Another client, whose writes send no hints.
     stranger: Percolator,
     table: Table,
 }
 
-/// Where the scanners are.
+/// The positions of the scanners.
 #[derive(Debug, Default)]
 struct Line {
     at: BTreeSet<u64>,
-    /// Mean distance of each that starts from the others, as a share of what it is when they are
-    /// spread evenly; summed up, and how often.
+    /// Mean distance of each starting scanner from the others, as a share of the distance at an
+    /// even spread. The sum, and the number of summands.
     spread: f64,
     spreads: u64,
     latencies: Vec<u64>,
 }
 
-/// Takes its time, and notes where it is.
+/// A slow observer that records its position.
 struct Slow(Arc<Mutex<Line>>);
 
 impl Observer for Slow {
@@ -84,19 +86,19 @@ impl Scanners {
         Ok(Scanners { db, stranger, table })
     }
 
-    /// Beside the block, how far the scanners were apart: 1 if they are spread evenly.
+    /// Runs a turn. Its own number is the scanners' spread: 1 if they are spread evenly.
     pub(super) async fn block(&mut self, jump: bool, length: Duration) -> anyhow::Result<Block> {
         let line = Arc::new(Mutex::new(Line::default()));
         let observer = || Registration::strong("slow", TABLE, &COLUMN, Slow(line.clone()));
         let options = WorkerOptions {
             threads: SCANNERS,
-            // Every one of them scans whenever it has done with the scan before.
+            // Every scanner begins its next scan as soon as the last has ended.
             scan_period: Duration::from_micros(100),
             idle_max: Duration::from_millis(1),
             jump,
             ..WorkerOptions::default()
         };
-        // The schema knows the observer before the rows are written.
+        // Registers the observer in the schema before the rows are written.
         self.db.observe(vec![observer()], options.clone()).await?.stop().await;
         *locked(&line) = Line::default();
         for first in (0..ROWS).step_by(AT_ONCE as usize) {
@@ -109,7 +111,7 @@ impl Scanners {
         let start = Start::beside(Others::Nobody);
         let workers = self.db.observe(vec![observer()], options).await?;
         tokio::time::sleep(length).await;
-        // On a busy machine the first one may not have come to its end.
+        // On a busy machine even the first run may not have ended yet.
         while locked(&line).latencies.is_empty() && start.at().elapsed() < PATIENCE {
             tokio::time::sleep(SLOW).await;
         }
@@ -122,7 +124,7 @@ impl Scanners {
         Ok(block.with("spread", spread))
     }
 
-    /// Lets the scanners find what is still dirty.
+    /// Runs the scanners until no dirty row is left.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
         let observer = Registration::strong("slow", TABLE, &COLUMN, Slow(Arc::default()));
         let options = WorkerOptions { threads: SCANNERS, ..WorkerOptions::default() };

@@ -1,8 +1,8 @@
-//! How soon an observer starts after a write was committed.
+//! Measures the time from a commit until the observer of the written cell starts.
 //!
-//! The value carries the time at which the commit was asked for, and the observer reads the same
-//! clock before anything else: the commit itself, the way to the worker, the row lock, the begin
-//! and the reading of the acknowledgement are all in it.
+//! The value contains the time at which the commit was requested. The observer reads the same
+//! clock before anything else. So the time includes the commit itself, the way to the worker,
+//! the row lock, the begin, and the reading of the acknowledgement.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,59 +21,60 @@ use crate::report::Condition;
 use crate::turns::{Block, Watch, nanos};
 
 const TABLE: &str = "written";
-/// What nobody observes.
+/// A column that nobody observes.
 const ALONE: Column = Column::literal("alone");
 const ROWS: u64 = 1000;
-/// Writes in the time of one scan.
+/// Writes per period of the scan.
 const WRITES_A_SCAN: u32 = 20;
 /// Longest wait for an observer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A part of what lies between a write and the start of its observer.
+/// A part of the time between a write and the start of its observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Commit,
     Read,
 }
 
-/// Where a writer runs.
+/// The thread on which a writer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writer {
-    /// In the runtime of the workers.
+    /// In the workers' runtime.
     Task,
     /// On a thread outside of it.
     Outside,
 }
 
-/// What is timed.
+/// The measured interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// A start that a hint tells of.
+    /// A start after a hint.
     Hinted(Writer),
-    /// A part of it alone.
+    /// A single part of a start.
     Part(Part),
-    /// A start without hints, with a scan every so many milliseconds.
+    /// A start without hints, with a scan every this many milliseconds.
     Scanned(u64),
 }
 
-/// An observer's start: the number of the write, and how long ago it was asked for, in nanoseconds.
+/// An observer's start: the number of the write, and the nanoseconds since its commit was
+/// requested.
 type Started = (u64, u64);
 
 /// The experiment.
 #[derive(Debug)]
 pub(super) struct Starts {
     db: Percolator,
-    /// Another client: the workers of the first one get no hints of what this one writes.
+    /// Another client, whose writes send no hints to the first client's workers.
     stranger: Percolator,
     table: Table,
     random: SmallRng,
     clock: Instant,
     writes: u64,
-    /// Starts for a write that was not waited for, any more or at all.
+    /// Starts for a write that was not, or no longer, waited for.
     unexpected: u64,
 }
 
-/// Tells when it starts.
+/// An observer that reports its start.
 struct Clocked {
     clock: Instant,
     started: UnboundedSender<Started>,
@@ -85,14 +86,14 @@ impl Observer for Clocked {
         let value = change.value(tx).await?.unwrap_or_default();
         let at = |from: usize| value.get(from..from + 8)?.try_into().ok().map(u64::from_be_bytes);
         if let (Some(number), Some(asked)) = (at(0), at(8)) {
-            // Nobody listens after the end of a turn.
+            // After the end of a turn, nobody receives.
             let _ = self.started.send((number, now.saturating_sub(asked)));
         }
         Ok(())
     }
 }
 
-/// In nanoseconds.
+/// The time since the clock's origin, in nanoseconds.
 fn since(clock: Instant) -> u64 {
     nanos(clock.elapsed())
 }
@@ -111,7 +112,7 @@ impl Starts {
         (Registration::strong("clocked", TABLE, &COLUMN, observer), starts)
     }
 
-    /// Writes a row; returns the number of the write.
+    /// Writes a row, and returns the number of the write.
     async fn write(&mut self, row: u64, hinted: bool) -> anyhow::Result<u64> {
         let writer = if hinted { &self.db } else { &self.stranger };
         self.writes += 1;
@@ -127,7 +128,7 @@ impl Starts {
     pub(super) async fn block(&mut self, way: Way, length: Duration) -> anyhow::Result<Block> {
         match way {
             Way::Hinted(Writer::Task) => self.hinted(length).await,
-            // The thread leaves the runtime to another one meanwhile.
+            // The thread hands its runtime tasks to another thread meanwhile.
             Way::Hinted(Writer::Outside) => tokio::task::block_in_place(|| {
                 tokio::runtime::Handle::current().block_on(self.hinted(length))
             }),
@@ -136,8 +137,8 @@ impl Starts {
         }
     }
 
-    /// One write after the other, each when the observer of the one before has started and
-    /// everybody has gone to sleep.
+    /// Writes one row after another. Each write follows the start of the observer of the one
+    /// before, after a rest in which all threads go to sleep.
     async fn hinted(&mut self, length: Duration) -> anyhow::Result<Block> {
         let (observer, mut starts) = self.observer();
         let workers = idle_workers(&self.db, vec![observer]).await?;
@@ -155,8 +156,8 @@ impl Starts {
         Ok(block)
     }
 
-    /// What a start is made of, each part alone after the same rest: the commit that is waited for,
-    /// or the begin and the read of an observer's transaction.
+    /// Measures one part of a start after the same rest: the commit, or the begin and the read
+    /// of an observer's transaction.
     async fn part(&mut self, part: Part, length: Duration) -> anyhow::Result<Block> {
         let mut watch = Watch::start();
         while watch.goes_on(length) {
@@ -182,8 +183,8 @@ impl Starts {
         Ok(watch.stop())
     }
 
-    /// Writes at random moments, over whole periods of the scan, so that no part of one is
-    /// preferred.
+    /// Writes at random moments over whole periods of the scan, so that all parts of a period
+    /// are equally likely.
     async fn scanned(&mut self, length: Duration, ms: u64) -> anyhow::Result<Block> {
         let (observer, mut starts) = self.observer();
         let period = Duration::from_millis(ms);
@@ -197,7 +198,7 @@ impl Starts {
         self.db.wait_idle(None).await?;
         let mut watch = Watch::start();
         let end = period * length.div_duration_f64(period).ceil() as u32;
-        // No row twice: two writes of one would need one run alone.
+        // Each row is written once: two writes of a row would need only one run.
         let writes = ROWS.min((end.div_duration_f64(period) * f64::from(WRITES_A_SCAN)) as u64);
         let mut moments: Vec<Duration> =
             (0..writes).map(|_| end.mul_f64(self.random.random_range(0.0..1.0))).collect();
@@ -243,7 +244,7 @@ impl Starts {
     }
 }
 
-/// What nobody waited for.
+/// Counts the starts that were not waited for.
 fn drain(starts: &mut UnboundedReceiver<Started>) -> u64 {
     let mut left = 0;
     while starts.try_recv().is_ok() {

@@ -1,4 +1,4 @@
-//! How many notifications a second an observer that does nothing gets through.
+//! Measures the notifications a second that an observer processes if it does nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::report::Condition;
 use crate::turns::{Block, Others, Start, nanos};
 
 const TABLE: &str = "cells";
-/// What the observer observes, and what the transactions write.
+/// The observed column, and the one that the transactions write.
 const OBSERVED: Column = Column::literal("observed");
 const PLAIN: Column = Column::literal("plain");
-/// Cells that are made dirty for the first turn, and for any.
+/// Dirty cells of the first turn, and the most of any turn.
 const CELLS: usize = 500;
 const CELLS_MAX: usize = 100_000;
-/// Cells of one transaction that makes them dirty.
+/// Cells that one transaction makes dirty.
 const AT_ONCE: usize = 500;
 /// Longest wait for the last observer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,19 +34,19 @@ pub(super) struct Throughput {
     db: Percolator,
     table: Table,
     random: SmallRng,
-    /// How many cells the next turn begins with.
+    /// Number of dirty cells at the beginning of the next turn.
     cells: usize,
     changes: u64,
     commits: u64,
 }
 
-/// Reads its cell, once the gate is open.
+/// An observer that reads its cell once the gate is open.
 struct NoOp {
     gate: watch::Receiver<bool>,
     ended: Arc<Ended>,
 }
 
-/// How many runs are over, and who waits for the last one.
+/// The number of finished runs, and the signal for the last one.
 #[derive(Debug, Default)]
 struct Ended {
     runs: AtomicU64,
@@ -57,7 +57,7 @@ struct Ended {
 impl Observer for NoOp {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> percolator::Result<()> {
         if !*self.gate.borrow() {
-            // The sender is there until the workers have stopped.
+            // The sender lives until the workers have stopped.
             let _ = self.gate.clone().wait_for(|open| *open).await;
         }
         change.value(tx).await?;
@@ -70,7 +70,7 @@ impl Observer for NoOp {
     }
 }
 
-/// Writes cells at random.
+/// A caller that writes random cells.
 struct Writer {
     db: Percolator,
     table: Table,
@@ -107,7 +107,7 @@ impl Throughput {
         Ok(call(Others::Nobody, (0..WORKERS).map(caller), length).await?.block)
     }
 
-    /// Makes cells dirty while the workers are held back, and lets them go.
+    /// Makes cells dirty while the gate holds the workers back, then opens the gate.
     pub(super) async fn notifications(&mut self, length: Duration) -> anyhow::Result<Block> {
         let cells = self.cells;
         let (open, gate) = watch::channel(false);
@@ -139,12 +139,12 @@ impl Throughput {
         self.changes += cells as u64;
         self.commits += commits;
         let mut block = Block::new(cells as u64, spent);
-        // A worker's time, on average.
+        // The average time of a worker per cell.
         let each = spent.elapsed.mul_f64(WORKERS as f64 / cells as f64);
         block.latencies.saturating_record_n(nanos(each), cells as u64);
         let rate = cells as f64 / spent.elapsed.as_secs_f64();
         self.cells = ((rate * length.as_secs_f64()) as usize).clamp(CELLS, CELLS_MAX);
-        // Those that were started behind the gate are counted before it opened.
+        // Runs that waited at the gate were counted as started before it opened.
         let runs = ended.runs.load(Ordering::Relaxed);
         let starts = runs + after.notifications_stale - before.notifications_stale;
         let wasted = starts.saturating_sub(commits) as f64 / starts as f64;

@@ -1,14 +1,14 @@
-//! Workers that wait for changes.
+//! Starts workers that wait for changes.
 
 use percolator::{Percolator, Registration, WorkerOptions, Workers};
 
-/// How many workers, and callers of transactions that are compared with them.
+/// Number of workers, and of the callers whose transactions are compared with them.
 pub(super) const WORKERS: usize = 4;
 
-/// Callers of transactions that get into each other's way.
+/// Number of callers whose transactions conflict.
 pub(super) const CALLERS: usize = 16;
 
-/// Starts workers that are told by hints, and waits until they have nothing to do.
+/// Starts workers that get hints, and waits until they are idle.
 pub(super) async fn idle_workers(
     db: &Percolator,
     observers: Vec<Registration>,

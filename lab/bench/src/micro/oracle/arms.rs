@@ -1,4 +1,4 @@
-//! One turn of each arm.
+//! Runs one turn of each arm.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use super::echo::{Batches, MESSAGE_BYTES, echo};
 use crate::callers::{AsyncCaller, call};
 use crate::turns::{Block, Others, Start, Watch, histogram, nanos};
 
-/// How often callers come in, at half load.
+/// Interval at which callers arrive at half load.
 const TICK: Duration = Duration::from_micros(100);
 
-/// What a turn did.
+/// The results of a turn.
 pub(super) struct Done {
     pub(super) block: Block,
-    /// What each caller got, in the order in which it got it.
+    /// Each caller's timestamps, in the order in which the caller got them.
     pub(super) timestamps: Vec<Vec<u64>>,
-    /// How late callers came that come at a rate, in nanoseconds.
+    /// The lateness of callers that arrive at a rate, in nanoseconds.
     pub(super) late: Histogram<u64>,
 }
 
@@ -62,7 +62,7 @@ fn round_trips(length: Duration, others: Others<'_>) -> anyhow::Result<Done> {
     Ok(Done::new(watch.stop()))
 }
 
-/// Asks again as soon as it is answered.
+/// A caller that asks again as soon as it has an answer.
 struct Asker {
     oracle: Arc<RemoteOracle>,
     got: Vec<u64>,
@@ -87,9 +87,10 @@ async fn closed(
     Ok(Done { timestamps, ..Done::new(called.block) })
 }
 
-/// Callers that come at a rate, whether or not those before them were served. Latency counts from
-/// the moment at which a caller was to come; how late it came for want of a processor is part of
-/// it, and told apart as well. `ask` is what all who come at one moment do.
+/// Lets callers arrive at a rate, whether or not earlier ones were served. A latency counts
+/// from the moment at which the caller should arrive. It includes the caller's lateness for
+/// want of a processor, which is also reported separately. `ask` runs all callers that arrive
+/// at one moment.
 async fn open<T, F>(
     ask: impl Fn(u64) -> F + Send + 'static,
     rate: f64,
@@ -136,7 +137,7 @@ where
     Ok((done, all))
 }
 
-/// Half load, by the oracle.
+/// Runs half load against the oracle.
 async fn half_load(
     oracle: &Arc<RemoteOracle>,
     rate: f64,
@@ -154,7 +155,7 @@ async fn half_load(
     Ok(done)
 }
 
-/// The same load by a peer that sends back what it gets.
+/// Runs the same load against a peer that sends each message back.
 async fn half_load_echo(rate: f64, length: Duration, others: Others<'_>) -> anyhow::Result<Done> {
     let batches = Arc::new(Batches::start()?);
     let ask = move |count| {

@@ -1,4 +1,4 @@
-//! A peer that sends back what it gets.
+//! Implements a peer that sends each message back.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use anyhow::Context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
-/// Length of a message that is sent to and fro: about that of a request for timestamps.
+/// Length of a message, in bytes: about that of a request for timestamps.
 pub(super) const MESSAGE_BYTES: usize = 32;
 
-/// A connection to a thread that sends back what it gets, and ends with the connection.
+/// Connects to a thread that sends each message back, and ends with the connection.
 pub(super) fn echo() -> std::io::Result<TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let stream = TcpStream::connect(listener.local_addr()?)?;
@@ -24,13 +24,13 @@ pub(super) fn echo() -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Callers for whom messages go to and fro, as the oracle's client does it: one at a time, for all
-/// who wait when it leaves.
+/// Sends messages for waiting callers as the oracle's client does: one at a time, for all
+/// callers that wait when it leaves.
 #[derive(Debug)]
 pub(super) struct Batches(mpsc::UnboundedSender<oneshot::Sender<()>>);
 
 impl Batches {
-    /// Over a connection of its own; ends with this.
+    /// Opens a connection, which ends when this is dropped.
     pub(super) fn start() -> anyhow::Result<Self> {
         let stream = echo()?;
         stream.set_nonblocking(true)?;
@@ -42,7 +42,7 @@ impl Batches {
                 stream.write_all(&message).await?;
                 stream.read_exact(&mut message).await?;
                 for caller in batch.drain(..) {
-                    // Nobody may wait any more.
+                    // The caller may have given up.
                     let _ = caller.send(());
                 }
             }
@@ -51,7 +51,7 @@ impl Batches {
         Ok(Batches(sender))
     }
 
-    /// Waits for a message that leaves from now on to come back.
+    /// Waits for the return of a message that leaves after this call.
     pub(super) async fn ask(&self) -> anyhow::Result<()> {
         let (sender, answer) = oneshot::channel();
         self.0.send(sender).ok().context("the connection ended")?;

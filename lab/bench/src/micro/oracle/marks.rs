@@ -1,11 +1,11 @@
-//! Which timestamps were handed out: each is marked once.
+//! Marks each timestamp that a caller got, to find repeated ones.
 
 use std::collections::BTreeMap;
 
 /// Timestamps in one page of marks.
 const PAGE: u64 = 64 * 1024;
 
-/// The marks.
+/// The marks of all timestamps so far.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     pages: BTreeMap<u64, Vec<u64>>,
@@ -15,8 +15,8 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Marks what the callers of one turn got, each in the order in which it got it. All lie above
-    /// what was there before the turn.
+    /// Marks the timestamps of one turn: each caller's, in the order in which it got them. All
+    /// must lie above those of earlier turns.
     pub(super) fn add(&mut self, callers: &[Vec<u64>]) {
         let before = self.highest;
         for timestamps in callers {

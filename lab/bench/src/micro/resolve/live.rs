@@ -1,5 +1,5 @@
-//! Clients that live, and are slow: nobody may roll them back before the lifetime of their locks is
-//! over.
+//! Tests slow clients that are alive: nobody may roll them back before the lifetime of their
+//! locks is over.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::turns::{Block, Others};
 
 const OWNERS: u64 = 8;
 const READERS: u64 = 4;
-/// The longest pause between the phases, as a share of the lifetime.
+/// Longest pause between the phases, as a share of the lifetime.
 const PAUSE: f64 = 0.4;
 
-/// Owners, each of a cell of its own.
+/// Slow owners, each with a cell of its own.
 #[derive(Debug)]
 pub(super) struct Live {
     db: Percolator,
-    /// Whose locks have that lifetime.
+    /// The client whose locks have that lifetime.
     owner: Client,
     table: Table,
     counts: Arc<Counts>,
@@ -32,9 +32,9 @@ pub(super) struct Live {
 #[derive(Debug, Default)]
 struct Counts {
     committed: AtomicU64,
-    /// Rolled back although their locks were younger than their lifetime.
+    /// Commits rolled back although their locks were younger than their lifetime.
     robbed: AtomicU64,
-    /// Rolled back after it, which is allowed: the machine was too busy.
+    /// Commits rolled back after that. This is allowed: the machine was too busy.
     late: AtomicU64,
     reads: AtomicU64,
 }
@@ -99,7 +99,7 @@ impl Live {
     }
 }
 
-/// Reads all cells in turns, and waits for their locks, until it is over.
+/// Reads all cells in turns, and waits for their locks, until the end.
 async fn read(
     db: Percolator,
     table: Table,
@@ -112,13 +112,14 @@ async fn read(
         db.snapshot().await?.get(&table, row(at % OWNERS), &COLUMN).await?;
         counts.reads.fetch_add(1, Ordering::Relaxed);
         at += 1;
-        // Readers that meet no lock leave room for the owners.
+        // A pause, so that readers without locks to wait for leave processor time to the
+        // owners.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
 
-/// Commits slow transactions on a cell of its own.
+/// A caller that commits slow transactions on its own cell.
 struct Owner {
     client: Client,
     table: Table,
@@ -129,14 +130,14 @@ struct Owner {
 
 impl AsyncCaller for Owner {
     async fn attempt(&mut self) -> anyhow::Result<bool> {
-        // Longer and shorter ones, from none to the longest.
+        // Pauses of all lengths, from none to the longest.
         self.step = (self.step + 3) % OWNERS;
         let pause = LIFETIME.mul_f64(PAUSE * self.step as f64 / (OWNERS - 1) as f64);
         let begun = Instant::now();
         let counts = &self.counts;
         let (count, committed) = match self.slow(pause).await {
             Ok(()) => (&counts.committed, true),
-            // Nobody else writes this cell.
+            // No other client writes this cell, so only a reader can have rolled it back.
             Err(Error::Aborted { .. }) if begun.elapsed() < LIFETIME => (&counts.robbed, false),
             Err(Error::Aborted { .. }) => (&counts.late, false),
             Err(error) => return Err(error.into()),

@@ -1,7 +1,7 @@
-//! Cells, and clients that die with some of them locked.
+//! Keeps cells, and clients that die with some of them locked.
 //!
-//! Every cell holds how often it was written; what a dead transaction would have written is told
-//! apart from that, and must never be read.
+//! Every cell's value is the number of its writes. The value of a dead transaction is
+//! different, and no read may return it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::report::Condition;
 use crate::turns::{Block, Watch, nanos};
 
 const CELLS: usize = 20_000;
-/// Dead transactions of the first turn, and of any; each keeps one cell of its own.
+/// Dead transactions of the first turn, and fewest of any; each locks one cell.
 const DEAD: usize = 500;
-/// Readers that wait at the same time.
+/// Number of readers that wait at the same time.
 const READERS: usize = 20;
-/// What a dead transaction would have written.
+/// The value that a dead transaction would have written.
 const DEAD_VALUE: u64 = u64::MAX;
 
-/// The cells, and what they hold.
+/// The cells, and their expected values.
 #[derive(Debug)]
 pub(super) struct Locks {
     db: Percolator,
@@ -32,10 +32,10 @@ pub(super) struct Locks {
     table: Table,
     random: SmallRng,
     written: Vec<u64>,
-    /// How many operations a turn begins with.
+    /// Number of operations of the next turn.
     dead: usize,
     further: usize,
-    /// Reads of anything else than what was written.
+    /// Reads that returned something other than the last write.
     wrong: u64,
     reads: u64,
     left: u64,
@@ -96,7 +96,7 @@ impl Locks {
         Ok(watch.stop())
     }
 
-    /// A cell without a lock, or with one that is in the way.
+    /// Reads a cell, with or without a lock on it.
     async fn read(&mut self, cell: usize) -> anyhow::Result<()> {
         let snapshot = self.db.snapshot().await?;
         let value = value(&snapshot, &self.table, cell).await?;
@@ -109,24 +109,24 @@ impl Locks {
         self.wrong += u64::from(value != self.written[cell]);
     }
 
-    /// So many different cells at random.
+    /// Draws this many different cells at random.
     fn some(&mut self, count: usize) -> Vec<usize> {
         rand::seq::index::sample(&mut self.random, CELLS, count.min(CELLS)).into_vec()
     }
 
-    /// Leaves locks on these cells, all of one transaction.
+    /// Leaves locks of one transaction on these cells.
     async fn leave(&mut self, client: &Client, cells: &[usize]) -> anyhow::Result<()> {
         let mut tx = client.begin().await?;
         for at in cells {
             tx.set(&self.table, key(*at), &COLUMN, cell(DEAD_VALUE))?;
         }
-        // Dropped: nobody will commit it.
+        // Dropped, so that nobody will commit it.
         drop(tx.prewrite().await?);
         self.left += cells.len() as u64;
         Ok(())
     }
 
-    /// Reads cells that transactions of their own have locked.
+    /// Reads cells that each a transaction of its own has locked.
     pub(super) async fn first(&mut self, length: Duration) -> anyhow::Result<Block> {
         let cells = self.some(self.dead);
         let client = self.db.another_client().await?;
@@ -139,7 +139,8 @@ impl Locks {
         Ok(block)
     }
 
-    /// Reads cells that a few transactions have locked, each of which somebody has met before.
+    /// Reads cells that a few transactions have locked. A lock of each transaction was found
+    /// before.
     pub(super) async fn further(&mut self, length: Duration) -> anyhow::Result<Block> {
         let cells = self.some(self.further.next_multiple_of(LOCKS));
         let client = self.db.another_client().await?;
@@ -166,7 +167,7 @@ impl Locks {
         Ok(watch.stop())
     }
 
-    /// Readers of locks whose owner lives but has forgotten them.
+    /// Runs readers on locks whose owner is alive but has forgotten them.
     pub(super) async fn resume(&mut self) -> anyhow::Result<Block> {
         let options = Options { lock_lifetime: LIFETIME, ..Options::default() };
         let client = Client::open(self.db.services().clone(), options).await?;
@@ -205,13 +206,13 @@ impl Locks {
     }
 }
 
-/// How many operations fit into a turn at the rate of the last one.
+/// Number of operations that fit into a turn at the rate of the last one.
 fn next(block: &Block, length: Duration) -> usize {
     let each = block.spent.elapsed.as_secs_f64() / block.operations.max(1) as f64;
     (length.as_secs_f64() / each.max(1e-9)) as usize
 }
 
-/// What a cell holds.
+/// Reads a cell's value.
 async fn value(snapshot: &Snapshot, table: &Table, at: usize) -> percolator::Result<u64> {
     Ok(number(snapshot.get(table, key(at), &COLUMN).await?.as_deref()))
 }

@@ -1,4 +1,4 @@
-//! What the arms of `percolator-bench rpc` work on.
+//! Provides the server and the clients of `percolator-bench micro rpc`.
 //!
 //! ```text
 //!   cells   a table of transactions
@@ -16,7 +16,7 @@ use super::super::bed::key;
 use super::record::Template;
 use crate::server::Server;
 
-/// The table that is written by bare requests.
+/// The name of the table that bare requests write.
 pub(super) const BARE: &str = "bare";
 
 /// The server, and this process's clients of it.
@@ -26,7 +26,7 @@ pub(super) struct Bed {
     pub(super) db: Percolator,
     /// The tables, in the order of [`Part`].
     pub(super) tables: [Table; 2],
-    /// The clients that are not as usual, with their handles of the table of transactions.
+    /// The clients with unusual settings, each with its handle of the transactions' table.
     each_alone: (Client, Table),
     read_first: (Client, Table),
     pub(super) bare: BareTable,
@@ -34,7 +34,7 @@ pub(super) struct Bed {
     pub(super) keys: Vec<RowKey>,
 }
 
-/// Which copy of the cells.
+/// A copy of the cells.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     Cells,
@@ -45,7 +45,7 @@ impl Part {
     pub(super) const ALL: [Part; 2] = [Part::Cells, Part::Bare];
 }
 
-/// How a client commits.
+/// The way in which a client commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Usual,
@@ -74,13 +74,13 @@ impl Bed {
         Ok(Bed { server, db, tables, each_alone, read_first, bare, template, keys })
     }
 
-    /// How many transactions have committed, as the clients count.
+    /// Number of transactions that the clients have committed.
     pub(super) fn committed(&self) -> u64 {
         let clients = [&*self.db, &self.each_alone.0, &self.read_first.0];
         clients.into_iter().map(|client| client.stats().committed).sum()
     }
 
-    /// The client that commits so, and its table.
+    /// The client with this form of commit, and its table.
     pub(super) fn client(&self, part: Part, form: Form) -> (&Client, &Table) {
         let (client, table) = match form {
             Form::Usual => return (&self.db, self.table(part)),

@@ -1,4 +1,4 @@
-//! A caller: does one thing after the other on cells of its own.
+//! Implements a caller that repeats one kind of operation on cells of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use super::super::bed::{COLUMN, value};
 use super::bed::{Bed, Form, Part};
 use crate::callers::AsyncCaller;
 
-/// Cells that are written by one transaction before anything is measured.
+/// Most cells that one transaction writes before anything is measured.
 const LOAD_AT_ONCE: usize = 500;
-/// Reads in flight of the check at the end.
+/// Reads in flight during the check at the end.
 const CHECKS_AT_ONCE: usize = 64;
-/// Requests that are made beforehand for the first turn; for later ones twice what was needed.
+/// Fewest requests prepared for a turn. Later turns get twice the number that was needed.
 const PREPARED_MIN: usize = 500;
 
-/// What a caller does.
+/// The kind of a caller's operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     BareCommit,
@@ -29,32 +29,32 @@ pub(super) enum Work {
     Get,
 }
 
-/// A caller, and what it knows of its cells.
+/// A caller, and its expectations of its cells.
 #[derive(Debug)]
 pub(super) struct Caller {
     bed: Arc<Bed>,
-    /// What it does in this turn, and how often it has.
+    /// The operation of this turn, and the number of operations so far.
     work: Work,
     done: usize,
     random: SmallRng,
     /// The numbers of its cells.
     cells: Vec<usize>,
-    /// How often each of them was written, in each part.
+    /// Number of writes of each cell, in each copy.
     written: [Vec<u64>; 2],
-    /// How often each cell will have been written once the prepared commits are through.
+    /// Number of writes of each cell after all prepared commits.
     prepared: Vec<u64>,
     commits: VecDeque<(usize, [BareConditional; 2])>,
     reads: Vec<BareRead>,
-    /// The most operations of one turn.
+    /// The most operations of one turn so far.
     most: usize,
-    /// Transactions that it was told are committed.
+    /// Number of acknowledged transactions.
     pub(super) committed: u64,
-    /// Answers that were not as they had to be.
+    /// Number of wrong answers.
     pub(super) wrong: u64,
 }
 
 impl Caller {
-    /// All callers, which share the cells among them.
+    /// Creates all callers, and divides the cells among them.
     pub(super) fn all(bed: &Arc<Bed>, callers: usize, cells: usize, seed: u64) -> Vec<Caller> {
         let caller = |number: usize| {
             let cells: Vec<usize> = (number..cells).step_by(callers).collect();
@@ -89,7 +89,7 @@ impl Caller {
         Ok(())
     }
 
-    /// One transaction on these of its cells.
+    /// Runs one transaction on these cells.
     async fn write(&mut self, part: Part, form: Form, own: &[usize]) -> anyhow::Result<()> {
         let written = &mut self.written[part as usize];
         let (client, table) = self.bed.client(part, form);
@@ -104,7 +104,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Begins a turn, for which requests are made beforehand.
+    /// Begins a turn, and prepares its requests.
     pub(super) async fn prepare(&mut self, work: Work) -> anyhow::Result<()> {
         self.most = self.most.max(self.done);
         (self.work, self.done) = (work, 0);
@@ -122,7 +122,7 @@ impl Caller {
                 }
             }
             Work::BareRead => {
-                // A read of the present, as those of `get`.
+                // A read as of now, like those of `get`.
                 let select = bed.template.read().await?;
                 self.reads.clear();
                 for _ in 0..2 * self.most {
@@ -140,7 +140,7 @@ impl Caller {
         self.random.random_range(0..self.cells.len())
     }
 
-    /// Whether a cell is as this caller last wrote it.
+    /// True if a cell has this caller's last write.
     async fn is_right(&self, part: Part, own: usize) -> anyhow::Result<bool> {
         let (bed, cell) = (&self.bed, self.cells[own]);
         let snapshot = bed.db.snapshot().await?;
@@ -148,7 +148,7 @@ impl Caller {
         Ok(found == Some(value(cell, self.written[part as usize][own])))
     }
 
-    /// Reads every cell in each part, and returns how many.
+    /// Reads every cell in each copy, and returns the number of reads.
     pub(super) async fn check(&mut self) -> anyhow::Result<u64> {
         let all =
             Part::ALL.into_iter().flat_map(|part| (0..self.cells.len()).map(move |i| (part, i)));
@@ -161,7 +161,7 @@ impl Caller {
 }
 
 impl AsyncCaller for Caller {
-    /// `false` once nothing is left of what was prepared.
+    /// `false` once the prepared requests are used up.
     fn is_ready(&self) -> bool {
         match self.work {
             Work::BareCommit => !self.commits.is_empty(),

@@ -1,4 +1,4 @@
-//! The requests of transactions, noted down instead of sent.
+//! Records the requests of transactions instead of sending them.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use percolator::{Bytes, Client, Options, RowKey, Table};
 use super::super::bed::COLUMN;
 use super::bed::BARE;
 
-/// A client of its own store, whose requests can be had.
+/// A client with a store of its own, whose requests are recorded.
 #[derive(Debug)]
 pub(super) struct Template {
     client: Client,
@@ -27,7 +27,7 @@ struct Noted {
 }
 
 impl Template {
-    /// A client with these services, but for the store.
+    /// Opens a client with these services, except for the store.
     pub(super) async fn open(services: &Services) -> anyhow::Result<Self> {
         let noted = Arc::new(Noted::default());
         let store = Recorder { store: MemoryStore::new(), noted: noted.clone() };
@@ -37,7 +37,7 @@ impl Template {
         Ok(Template { client, table, noted })
     }
 
-    /// Prewrite and commit of a transaction that writes one cell.
+    /// The requests of a transaction that writes one cell: prewrite and commit.
     pub(super) async fn commit(
         &self,
         row: &RowKey,
@@ -50,7 +50,7 @@ impl Template {
         noted.try_into().ok().context("a transaction on one cell has two requests")
     }
 
-    /// What a read of a cell asks for, now.
+    /// The selection of a read of a cell as of now.
     pub(super) async fn read(&self) -> anyhow::Result<Selection> {
         self.client.snapshot().await?.get(&self.table, "any", &COLUMN).await?;
         let noted: Result<[Selection; 1], _> =
@@ -60,8 +60,8 @@ impl Template {
     }
 }
 
-/// A store in memory that says of itself what one behind the API says, so that clients make the
-/// same requests.
+/// A store in memory that reports the properties of one behind the API, so that clients make
+/// the same requests.
 #[derive(Debug)]
 struct Recorder {
     store: MemoryStore,

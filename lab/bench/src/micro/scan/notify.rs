@@ -1,8 +1,8 @@
-//! Dirty cells among clean ones, found by workers that get no hints.
+//! Lets workers without hints find dirty cells among clean ones.
 //!
-//! Clean cells are written in a column that nobody observes, so that they never were dirty; dirty
-//! ones lie evenly among them. The workers belong to another client than the writer, as in another
-//! process: nobody hints at anything.
+//! Clean cells lie in a column that nobody observes, so they never were dirty. Dirty cells are
+//! spread evenly among them. The workers belong to another client than the writer, as in
+//! another process, so they get no hints.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::turns::{Block, Spent};
 const TABLE: &str = "cells";
 const OBSERVED: Column = Column::literal("observed");
 const OBSERVER: &str = "count";
-/// How long workers may take to find what is dirty before something is wrong.
+/// Longest time for workers to find all dirty cells.
 const FOUND_MAX: Duration = Duration::from_secs(120);
-/// Workers that process many notifications.
+/// Number of workers that process many notifications.
 const WORKERS: usize = 4;
 
 /// A store with clean cells.
@@ -37,7 +37,7 @@ pub(super) struct World {
     table: Table,
     seen_by_store: Arc<Seen>,
     runs: Arc<Runs>,
-    /// How many cells were made dirty.
+    /// Number of cells made dirty.
     notified: u64,
 }
 
@@ -45,12 +45,12 @@ pub(super) struct World {
 #[derive(Debug, Default)]
 struct Runs {
     count: AtomicU64,
-    /// Rings at this count.
+    /// The count at which `reached` is signalled.
     awaited: AtomicU64,
     reached: Notify,
 }
 
-/// Counts.
+/// An observer that counts its runs.
 struct Count(Arc<Runs>);
 
 impl Observer for Count {
@@ -70,7 +70,7 @@ impl Runs {
 }
 
 impl World {
-    /// A new store with so many clean cells; `None` after Ctrl-C.
+    /// Creates a store with this many clean cells; `None` after Ctrl-C.
     pub(super) async fn create(
         context: &Context,
         dir: &Path,
@@ -78,7 +78,7 @@ impl World {
     ) -> anyhow::Result<Option<World>> {
         let runs = Arc::new(Runs::default());
         let world = World::open(dir, clean, runs).await?;
-        // In the schema before anything is written: nothing is to be found that was missed.
+        // Declared before anything is written, so that no earlier write has to be found.
         world.db.declare(&[Runs::registration(&world.runs).observed().clone()]).await?;
         for first in (0..clean).step_by(AT_ONCE) {
             if context.interrupt.requested() {
@@ -100,7 +100,7 @@ impl World {
         Ok(World { dir: dir.to_owned(), clean, db, table, seen_by_store, runs, notified: 0 })
     }
 
-    /// Closes the store and opens it again.
+    /// Closes the store, and opens it again.
     pub(super) async fn reopen(self) -> anyhow::Result<World> {
         let World { dir, clean, db, table, seen_by_store, runs, notified } = self;
         drop((db, table, seen_by_store));
@@ -108,12 +108,12 @@ impl World {
         Ok(World { notified, ..world })
     }
 
-    /// How often the observer ran.
+    /// Number of the observer's runs.
     fn observed(&self) -> u64 {
         self.runs.count.load(Ordering::SeqCst)
     }
 
-    /// Makes so many cells dirty, evenly among all, in transactions of so many rows.
+    /// Makes this many cells dirty, spread evenly, in several transactions.
     async fn make_dirty(&mut self, count: usize) -> anyhow::Result<()> {
         let count = count.min(self.clean);
         let rows: Vec<usize> = (0..count).map(|i| i * self.clean / count).collect();
@@ -128,9 +128,9 @@ impl World {
         Ok(())
     }
 
-    /// Has workers find and visit all that is dirty.
+    /// Lets workers find and process all dirty cells.
     async fn work(&self, threads: usize) -> anyhow::Result<()> {
-        // A client of its own has no hints of what the writer did.
+        // Another client, which gets no hints from the writer.
         let services = self.db.services().clone();
         let client = Client::open(services, Options::default()).await?;
         self.runs.awaited.store(self.notified, Ordering::SeqCst);
@@ -147,7 +147,8 @@ impl World {
         Ok(())
     }
 
-    /// One turn: again and again so many dirty cells. A latency is what the scans for them took.
+    /// Runs one turn: it makes cells dirty and processes them, again and again. A latency is
+    /// the time of the scans.
     pub(super) async fn turn(&mut self, dirty: usize, length: Duration) -> anyhow::Result<Block> {
         let mut block = Block::new(0, Spent::default());
         let (since, mut elapsed) = (Instant::now(), Duration::ZERO);
@@ -160,12 +161,12 @@ impl World {
             block.latencies.saturating_record(scanned.scan_nanos);
             block.operations += 1;
         }
-        // What the writer does in between is no part of it, and cannot be told apart in processor
-        // time.
+        // The writer's work in between does not count, and its processor time cannot be
+        // separated.
         Ok(Block { spent: Spent { elapsed, ..Spent::default() }, ..block })
     }
 
-    /// Processes so many notifications.
+    /// Processes this many notifications.
     pub(super) async fn process(&mut self, count: usize) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {
@@ -177,7 +178,7 @@ impl World {
         Ok(())
     }
 
-    /// Reads every clean cell, and looks for notifications that are left.
+    /// Reads every clean cell, and looks for remaining notifications.
     pub(super) async fn check_all(&mut self, check: &mut Check) -> anyhow::Result<()> {
         let snapshot = self.db.snapshot().await?;
         let mut scan = snapshot.scan(&self.table).columns([&COLUMN]);

@@ -1,4 +1,4 @@
-//! Rows in order: the store's own scan, and a snapshot's.
+//! Scans rows in order: with the store's own scan, and at a snapshot.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::super::bed::{self, AT_ONCE, COLUMN, NEWEST, QUALIFIER, is_value, key,
 use super::{CACHE_BYTES, ROWS_AT_ONCE, VERSIONS};
 use crate::turns::{Block, Watch};
 
-/// The arms: names, and what one operation is.
+/// The arms: the name of each, and its operation.
 pub(super) const ARMS: [(&str, &str); 3] = [
     ("raw_scan", "Table::scan over 1,000 rows of one cell with one version; counted in cells"),
     ("snapshot_scan", "snapshot, scan of the same rows"),
     ("snapshot_scan_ten", "the same where each cell has ten versions"),
 ];
 
-/// The tables.
+/// The tables that are scanned.
 pub(super) struct Rows {
     store: Arc<FjallStore>,
     raw: Arc<dyn bigtable::Table>,
@@ -30,9 +30,9 @@ pub(super) struct Rows {
     ten: percolator::Table,
     keys: Vec<RowKey>,
     random: SmallRng,
-    /// Rows that scans returned.
+    /// Number of rows that scans returned.
     pub(super) seen: u64,
-    /// Those that were missing, too many or not as they were written.
+    /// Rows that were missing, surplus or wrong.
     pub(super) wrong: u64,
 }
 
@@ -56,14 +56,14 @@ impl Rows {
             bed::all(self.raw.check_and_mutate_rows(requests.collect()).await)?;
             self.write(&self.one, part(first), 1).await?;
         }
-        // Version by version, so that a cell's versions lie apart as they do in life.
+        // Version by version, so that a cell's versions lie apart as in a real store.
         for written in 1..=VERSIONS {
             for first in parts() {
                 self.write(&self.ten, part(first), written).await?;
             }
         }
-        // As after garbage collection: the engine keeps a record that was written over until a
-        // merge meets both, and in a load of seconds there is none.
+        // The same state as after garbage collection. The engine keeps an overwritten record
+        // until it merges both files, which does not happen during a load of seconds.
         self.store.reclaim().await?;
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Rows {
         Ok(())
     }
 
-    /// One turn of an arm.
+    /// Runs one turn of an arm.
     pub(super) async fn turn(&mut self, arm: usize, length: Duration) -> anyhow::Result<Block> {
         let at_once = ROWS_AT_ONCE.min(self.keys.len());
         let mut watch = Watch::start();
@@ -90,14 +90,14 @@ impl Rows {
         while watch.goes_on(length) {
             let first = self.random.random_range(0..=self.keys.len() - at_once);
             self.scan(arm, first, at_once).await?;
-            // A latency is that of a scan; what is counted is cells.
+            // A latency is that of a whole scan, but operations are counted in cells.
             watch.lap(1);
             operations += at_once as u64;
         }
         Ok(Block { operations, ..watch.stop() })
     }
 
-    /// Scans so many rows and looks at each.
+    /// Scans this many rows, and checks each.
     async fn scan(&mut self, arm: usize, first: usize, count: usize) -> anyhow::Result<()> {
         let range = RowRange {
             start: std::ops::Bound::Included(self.keys[first].clone()),

@@ -1,7 +1,7 @@
 -- Trade-Lookup and Trade-Update. Parameters begin with _, results with o_, columns with neither.
 
--- Frames: 1 these trades, 2 the newest of an account, 3 of a security, 4 what became of the lots of an
--- account's first trade.
+-- Frames: 1 these trades, 2 the newest of an account, 3 of a security, 4 the history of the lots of
+-- an account's first trade.
 CREATE FUNCTION trade_lookup(
     _frame smallint, _trades bigint[], _ca bigint, _symb integer, _until bigint,
     OUT o_t bigint[], OUT o_bid bigint[], OUT o_price bigint[], OUT o_executor text[],
@@ -31,7 +31,7 @@ BEGIN
     FROM (SELECT sum(dts)::bigint AS dts FROM trade_history WHERE t = ANY(_trades) GROUP BY t) steps;
 END $$;
 
--- The frames 1 to 3, with a correction to what they found.
+-- The frames 1 to 3, with a correction to each trade found.
 CREATE FUNCTION trade_update(
     _frame smallint, _trades bigint[], _ca bigint, _symb integer, _until bigint,
     OUT o_t bigint[], OUT o_bid bigint[], OUT o_price bigint[], OUT o_executor text[],

@@ -1,7 +1,7 @@
 -- Trade-Order, Trade-Result and Market-Feed. Parameters begin with _, results with o_, columns with neither.
 
--- The lots that a trade of so many shares takes from, the oldest or the newest first. A sale takes from what
--- is held; a purchase pays what is owed.
+-- The lots that a trade of this quantity takes from, the oldest or the newest first. A sale takes from lots that
+-- are held; a purchase covers short positions.
 CREATE FUNCTION lots_taken(_ca bigint, _symb integer, _is_sell boolean, _lifo boolean, _qty bigint)
 RETURNS TABLE (lot bigint, price bigint, held bigint, remains bigint, taken bigint)
 LANGUAGE sql STABLE AS $$
@@ -118,7 +118,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Lots: all but the last that is taken from are gone.
+    -- Lots: the trade uses up all but the last that it takes from.
     SELECT array_agg(lot), array_agg(held), array_agg(remains), array_agg(lot) FILTER (WHERE remains = 0),
         max(lot) FILTER (WHERE remains <> 0), max(remains) FILTER (WHERE remains <> 0),
         coalesce(sum(taken), 0),
@@ -158,7 +158,7 @@ BEGIN
         FROM customer_taxrate JOIN taxrate USING (tx) WHERE c = _d.c;
     END IF;
     _commission := _d.qty * _price * _d.rate / 10000;
-    -- A broker withholds taxes of status 1 alone.
+    -- A broker withholds taxes only for tax status 1.
     o_amt := -_signed * _price - _d.charge - _commission
         - CASE WHEN _d.tax_status = 1 THEN o_tax ELSE 0 END;
     UPDATE trade SET status = 0, dts = _now, price = _price, commission = _commission, tax = o_tax

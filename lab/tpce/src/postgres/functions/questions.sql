@@ -1,4 +1,4 @@
--- What only reads. Parameters begin with _, results with o_, columns with neither.
+-- The functions that only read. Parameters begin with _, results with o_, columns with neither.
 
 CREATE FUNCTION trade_status(
     _ca bigint,

@@ -1,4 +1,4 @@
-//! Sending a request to one of the servers, and bringing its answer into a form that both share.
+//! Sends a request to one of the servers, and normalizes its answer for comparison.
 
 use tonic::{Code, Request as Sent, Status};
 
@@ -12,14 +12,14 @@ use crate::proto::data::{
     CheckAndMutateRowRequest, MutateRowsRequest, ReadModifyWriteRowRequest, SampleRowKeysRequest,
 };
 
-/// Cell times between 2001 and 2100 are the server's own; fixed ones lie elsewhere.
+/// Times from 2001 to 2100 are the server's own; the drawn fixed times lie outside.
 const NOW: std::ops::Range<i64> = 1_000_000_000_000_000..super::draw::FUTURE;
 
-/// A request. Tables are named by their own part alone; the instance is the run's.
+/// A request. It names tables without their instance, which is the run's.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     Read(ReadRowsRequest),
-    /// With a filter that is to be refused.
+    /// A read with an invalid filter.
     Wrong(ReadRowsRequest),
     Sample(SampleRowKeysRequest),
     Mutate(MutateRowRequest),
@@ -32,11 +32,11 @@ pub(super) enum Request {
     List(ListTablesRequest),
     Drop(DropRowRangeRequest),
     Delete(DeleteTableRequest),
-    /// A token of consistency, and a look whether it is reached.
+    /// A request for a consistency token, and the check of that token.
     Consistency(String),
 }
 
-/// What came back.
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     Done(Vec<String>),
@@ -44,7 +44,7 @@ pub(super) enum Answer {
 }
 
 impl Request {
-    /// The kind, for counting.
+    /// The name of the request's kind, for counting.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Request::Read(_) | Request::Wrong(_) => "ReadRows",
@@ -63,7 +63,7 @@ impl Request {
         }
     }
 
-    /// Whether servers agree on the code with which it is refused (exclusion `codes`).
+    /// True if both servers refuse such a request with the same code (exclusion `codes`).
     pub(super) fn has_codes(&self) -> bool {
         match self {
             Request::Read(_)
@@ -83,7 +83,7 @@ impl Request {
         }
     }
 
-    /// Whether cells may get the server's time, so that the next request must come later.
+    /// True if a cell may get the server's time, so that the next request must come later.
     pub(super) fn asks_for_now(&self) -> bool {
         let now = |mutation: &Mutation| matches!(&mutation.mutation, Some(Wire::SetCell(set)) if set.timestamp_micros == -1);
         match self {
@@ -95,7 +95,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Whether it has cells in it, or says that a condition held.
+    /// True if the answer contains cells, or reports that a condition held.
     pub(super) fn tells(&self) -> bool {
         matches!(self, Answer::Done(lines) if lines.iter().any(|line| line.contains(" = ") || line == "true"))
     }
@@ -108,12 +108,12 @@ impl Answer {
     }
 }
 
-/// A table's name in full.
+/// Completes a table's name.
 fn full(instance: &str, table: &mut String) {
     *table = format!("{instance}/tables/{table}");
 }
 
-/// Sends a request, and waits for all of the answer.
+/// Sends a request, and waits for the whole answer.
 pub(super) async fn ask(world: &mut World, instance: &str, request: &Request) -> Answer {
     let mut request = request.clone();
     match &mut request {
@@ -196,7 +196,7 @@ fn described(table: &Table) -> Vec<String> {
 
 async fn read(world: &mut World, request: ReadRowsRequest) -> Result<Vec<String>, Status> {
     let mut request = Sent::new(request);
-    // reverse_scans and last_scanned_row_responses, as `cbt` says it.
+    // Sets reverse_scans and last_scanned_row_responses, as `cbt` encodes them.
     request.metadata_mut().insert("bigtable-features", "CAEgAQ==".parse().unwrap());
     let mut stream = world.data.read_rows(request).await?.into_inner();
     let mut chunks = Vec::new();
@@ -204,8 +204,8 @@ async fn read(world: &mut World, request: ReadRowsRequest) -> Result<Vec<String>
         chunks.extend(message.chunks);
     }
     let mut cells = cells(&chunks);
-    // Exclusion `families`: their order is nobody's promise. Neither is the order of cells of one
-    // time, which an interleave makes.
+    // Exclusion `families`: their order is not promised. Neither is the order of cells with
+    // equal times, which an interleave produces.
     let mut rest = &mut cells[..];
     while let Some(first) = rest.first() {
         let row = first.row.clone();
@@ -222,14 +222,14 @@ async fn read(world: &mut World, request: ReadRowsRequest) -> Result<Vec<String>
     Ok(cells.iter().map(timeless).collect())
 }
 
-/// A cell without the server's own time.
+/// A cell, with the server's own time replaced.
 fn timeless(cell: &Shown) -> String {
     let at = if NOW.contains(&cell.micros) { "now".to_owned() } else { cell.micros.to_string() };
     let Shown { row, family, qualifier, labels, value, .. } = cell;
     format!("{row}/{family}:{qualifier}@{at} {labels:?} = {}", value.escape_ascii())
 }
 
-/// Exclusion `samples`: what they are is the server's affair; the last one is the end of the table.
+/// Exclusion `samples`: the server chooses the samples. The last one is the end of the table.
 async fn sample(world: &mut World, request: SampleRowKeysRequest) -> Result<Vec<String>, Status> {
     let mut stream = world.data.sample_row_keys(request).await?.into_inner();
     let mut samples = Vec::new();

@@ -1,4 +1,5 @@
-//! Drawing requests at random: few names, values and times, so that they meet often.
+//! Draws random requests from few names, values and times, so that they often concern the same
+//! cells.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -24,9 +25,9 @@ use crate::proto::data::{
     RowRange, SampleRowKeysRequest,
 };
 
-/// The year 2100: later than any server's now.
+/// The year 2100: later than the current time of any server.
 pub(super) const FUTURE: i64 = 4_102_444_800_000_000;
-/// The table with the data, and the one that comes and goes.
+/// The table with the data, and the one that is created and deleted.
 const DATA: &str = "t";
 const OTHER: &str = "u";
 const FAMILIES: [&str; 3] = ["f", "g", "h"];
@@ -51,14 +52,14 @@ pub(super) const QUALIFIERS: [&[u8]; 6] = [b"", b"q", b"q\0", b"r", b"\x80\x80",
 pub(super) const VALUES: [&[u8]; 7] =
     [b"", b"v", b"w", b"v\nw", b"\0\xff", b"\0\0\0\0\0\0\0\x07", b"long long long long long"];
 
-/// What the emulator at hand can do; see the table of exclusions.
+/// The abilities of the emulator; see the list of exclusions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Emulator {
-    /// Built from Debian's packages: of 2020.
+    /// True for the version of 2020, built from Debian's packages.
     pub(super) old: bool,
 }
 
-/// Draws requests of one seed.
+/// Draws the requests of one seed.
 pub(super) struct Draw {
     pub(super) rng: StdRng,
     pub(super) emulator: Emulator,
@@ -77,14 +78,14 @@ impl Draw {
         from.choose(&mut self.rng).expect("something to choose from").clone()
     }
 
-    /// The requests at the beginning: families are created one by one, so that they have an order.
+    /// The first requests. They create the families one by one, so that these have an order.
     pub(super) fn first() -> Vec<Request> {
         let mut requests = vec![create(DATA, None)];
         requests.extend(FAMILIES.map(|family| families(DATA, family, create_family(None))));
         requests
     }
 
-    /// A run of requests that begins with empty tables.
+    /// The requests of a run, which begins with empty tables.
     pub(super) fn requests(&mut self, count: usize) -> Vec<Request> {
         let mut requests = Draw::first();
         while requests.len() < count {
@@ -114,13 +115,14 @@ impl Draw {
         }
     }
 
-    /// Mostly the table with the data.
+    /// Draws a table: usually the one with the data.
     fn table(&mut self) -> String {
         let table = if self.one_in(40) { self.pick(&["none", OTHER]) } else { DATA };
         table.to_owned()
     }
 
-    /// For writes: the other table may lack families, exclusion `partly`.
+    /// Draws a table for writes. The other table may lack families, so it is left out
+    /// (exclusion `partly`).
     fn written(&mut self) -> String {
         let table = if self.one_in(40) { "none" } else { DATA };
         table.to_owned()
@@ -171,7 +173,7 @@ impl Draw {
         RowSet { row_keys, row_ranges }
     }
 
-    /// Now and then one that runs backwards.
+    /// Draws a range, sometimes a backwards one.
     fn range(&mut self) -> RowRange {
         let start_key = match self.rng.random_range(0..5) {
             0 => None,
@@ -193,7 +195,7 @@ impl Draw {
         range
     }
 
-    /// A time of a cell.
+    /// Draws the time of a cell.
     fn time(&mut self) -> i64 {
         if self.one_in(30) { FUTURE } else { self.rng.random_range(0..8) * 1000 }
     }
@@ -220,14 +222,15 @@ impl Draw {
         })
     }
 
-    /// Times that a deletion may name.
+    /// Draws a range of times for a deletion.
     fn times(&mut self) -> TimestampRange {
         let start = self.rng.random_range(0..8);
         let end = if self.one_in(4) { 0 } else { self.rng.random_range(start + 1..10) };
         TimestampRange { start_timestamp_micros: start * 1000, end_timestamp_micros: end * 1000 }
     }
 
-    /// A mutation that every server refuses. Exclusion `partly`: it comes first, or alone.
+    /// Draws a mutation that every server refuses. It comes first or alone (exclusion
+    /// `partly`).
     fn wrong_mutation(&mut self) -> Mutation {
         let set = |family: &str, timestamp_micros| {
             mutation(Wire::SetCell(SetCell {
@@ -240,7 +243,7 @@ impl Draw {
             0 => set("unknown", 0),
             1 => set("f", 1500),
             2 => set("f", -5000),
-            // Exclusion `unseen`: one with wrong times may do.
+            // Exclusion `unseen`: the emulator may accept one with wrong times.
             _ => mutation(Wire::DeleteFromColumn(DeleteFromColumn {
                 family_name: "unknown".to_owned(),
                 ..DeleteFromColumn::default()
@@ -261,7 +264,7 @@ impl Draw {
         let (table_name, row_key) = (self.written(), self.key());
         let empty = !self.emulator.old && self.one_in(60);
         let mut mutations = if empty { Vec::new() } else { self.mutations() };
-        // One at most: two may get the same time, or not.
+        // At most one, because two may get equal or different times.
         if self.one_in(20)
             && let Some(Mutation { mutation: Some(Wire::SetCell(set)) }) = mutations.last_mut()
         {
@@ -300,7 +303,8 @@ impl Draw {
         }
     }
 
-    /// Exclusion `partly`: only the first rule may be refused. Exclusion `now`: no column twice.
+    /// Exclusion `partly`: only the first rule may be invalid. Exclusion `now`: no column
+    /// occurs twice.
     fn modify(&mut self) -> ReadModifyWriteRowRequest {
         let mut rules: Vec<ReadModifyWriteRule> = Vec::new();
         for _ in 0..self.rng.random_range(1..4) {
@@ -341,7 +345,7 @@ impl Draw {
         Request::Drop(DropRowRangeRequest { name: self.table(), target })
     }
 
-    /// Mostly about the table without data: exclusion `garbage`.
+    /// Usually about the table without data (exclusion `garbage`).
     fn admin(&mut self) -> Request {
         let name = self.pick(&[DATA, OTHER, OTHER, "none"]).to_owned();
         match self.rng.random_range(0..10) {
@@ -359,7 +363,7 @@ impl Draw {
         }
     }
 
-    /// A family of the table with data. It is there for one mutation alone: exclusion `partly`.
+    /// Creates a family in the table with data, for one mutation only (exclusion `partly`).
     fn family_that_goes(&mut self) -> [Request; 3] {
         let request = MutateRowRequest {
             table_name: DATA.to_owned(),
@@ -420,7 +424,7 @@ fn create_family(gc_rule: Option<GcRule>) -> Mod {
     Mod::Create(ColumnFamily { gc_rule, ..ColumnFamily::default() })
 }
 
-/// One change for each request: exclusion `partly`.
+/// One change for each request (exclusion `partly`).
 fn families(table: &str, family: &str, change: Mod) -> Request {
     let modification =
         Modification { id: family.to_owned(), r#mod: Some(change), ..Modification::default() };
@@ -431,7 +435,7 @@ fn families(table: &str, family: &str, change: Mod) -> Request {
     })
 }
 
-/// Turns a range around that runs backwards.
+/// Reverses a range that is backwards.
 fn forwards(range: &mut RowRange) {
     let (Some(start), Some(end)) = (&mut range.start_key, &mut range.end_key) else { return };
     let (StartKey::StartKeyOpen(start) | StartKey::StartKeyClosed(start)) = start;

@@ -1,4 +1,4 @@
-//! Drawing filters: every kind, nested, within what both servers promise of them.
+//! Draws filters: of every kind, nested, within the behaviour that both servers promise.
 
 use rand::Rng;
 
@@ -9,7 +9,7 @@ use crate::proto::data::row_filter::{Chain, Condition, Interleave};
 use crate::proto::data::value_range::{EndValue, StartValue};
 use crate::proto::data::{ColumnRange, ValueRange};
 
-/// How deep filters nest here.
+/// Greatest depth of drawn filters.
 const DEPTH_MAX: usize = 4;
 const PATTERNS: [&[u8]; 16] = [
     b"",
@@ -34,21 +34,21 @@ const KEYS: [&[u8]; 8] =
     [b"a.*", b"b/[0-9]", b"\\C*", b".*", b"row-.*", b"a\\x00|x y", b"\\xff+", b"\\C*\\xff"];
 const BAD: [&[u8]; 6] = [b"[", b"(", b"*", b"a{2,1}", b"\\8", b"(?z)"];
 
-/// What is known of the cells that reach a filter.
+/// Facts about the cells that reach a filter.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flow {
     depth: usize,
-    /// They are of one family: exclusion `families`.
+    /// All cells are of one family (exclusion `families`).
     one_family: bool,
-    /// Some are of one column and one time, and differ: exclusion `equals`.
+    /// Some cells have the same column and time, but differ (exclusion `equals`).
     equals: bool,
-    /// They have a label: exclusion `labels`.
+    /// The cells have a label (exclusion `labels`).
     labelled: bool,
-    /// It is decided here whether there are any: exclusion `offset`.
+    /// The filter is a predicate, so only the presence of cells counts (exclusion `offset`).
     predicate: bool,
 }
 
-/// What a filter does to what is known.
+/// The effect of a filter on these facts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Done {
     one_family: bool,
@@ -69,7 +69,7 @@ impl<'a> Filters<'a> {
         self.filter(Flow::default()).0
     }
 
-    /// One that every server refuses.
+    /// Draws a filter that every server refuses.
     pub(super) fn wrong(&mut self) -> RowFilter {
         let bad = self.0.pick(&BAD);
         let wrong = filter(match self.0.rng.random_range(0..4) {
@@ -206,7 +206,7 @@ impl<'a> Filters<'a> {
         (filter(leaf), done)
     }
 
-    /// Exclusion `old`: one of bytes that are no text.
+    /// Draws a pattern. Exclusion `old`: patterns of bytes that are no text.
     fn pattern(&mut self) -> bigtable::Bytes {
         loop {
             let pattern = self.0.pick(&PATTERNS);

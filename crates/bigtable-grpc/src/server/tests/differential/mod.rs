@@ -1,39 +1,43 @@
-//! Random requests to the server and to Google's emulator, whose answers must be the same.
+//! Sends random requests to the server and to Google's emulator, and compares the answers.
 //!
-//! What is left out, or not compared, because the emulator is not the service:
+//! The emulator is not the service. So the test leaves out, or does not compare:
 //!
-//! * `crashes`: change streams, backups, views, UndeleteTable and other requests that the server
-//!   lacks; a negative `rows_limit` or cell limit. Why: the emulator ends with all its data.
-//! * `codes`: the code of a refused mutation or change of families. Why: it answers UNKNOWN and
-//!   INTERNAL where the service says what is wrong.
-//! * `partly`: a mutation, rule or change that is refused stands first in its request. Why: it has
-//!   applied what stood before; the service and this server apply nothing.
-//! * `families`: the order of families, and limits and offsets of cells over several of them. Why:
-//!   it walks families in the order of a map, or of their creation; the service promises none.
-//! * `equals`: the order of cells of one column and one time, and limits over such. Why: an
-//!   interleave makes them; its sort is not stable.
-//! * `labels`: two labels in one chain, labels of other forms; a strip behind a label. Why: it
-//!   takes them; the strip takes the label away.
-//! * `bounds`: an empty key as an open start or a closed end of a range. Why: it takes the open
-//!   start for `"\0"` and ends behind `""`; to the service an empty key is no bound.
-//! * `lazy`: a wrong filter where there is no row. Why: it looks into filters row by row.
-//! * `offset`: an offset within the predicate of a condition. Why: it takes a row without cells for
-//!   a match.
-//! * `limits`: names, filters and requests beyond the service's limits. Why: it has none; the tests
-//!   of limits stand elsewhere.
-//! * `empty`: an entry or a conditional mutation without mutations. Why: it takes them.
-//! * `unseen`: deletions with wrong times, of unknown families as a whole. Why: it looks at times
-//!   only where there are cells.
-//! * `now`: the server's times; more than one of them for a column within a request. Why: two
-//!   clocks.
-//! * `samples`: which rows SampleRowKeys names. Why: it picks them at random.
-//! * `garbage`: garbage collection rules where there is data. Why: it collects a minute later; this
-//!   server keeps everything.
-//! * `metadata`: granularity and cluster states of tables. Why: it has none.
-//! * `sink`: sinks. Why: it lets cells pass them.
-//! * `old`: of the emulator of Debian's packages (2020) also: rows without mutations, reversed
-//!   reads, offsets, times of filters between milliseconds, patterns of bytes that are no text,
-//!   families dropped from a table with data. Why: it ignores or refuses them, or keeps the cells.
+//! * `crashes`: change streams, backups, views, UndeleteTable and other requests that the
+//!   server lacks; a negative `rows_limit` or cell limit. Why: the emulator crashes and loses
+//!   its data.
+//! * `codes`: the code of a refused mutation or change of families. Why: the emulator answers
+//!   UNKNOWN and INTERNAL where the service names the fault.
+//! * `partly`: refused mutations, rules and changes after the first of their request. Why: the
+//!   emulator has applied those before; the service and this server apply nothing.
+//! * `families`: the order of families, and limits and offsets of cells across several. Why:
+//!   the emulator orders families by a map or by their creation; the service promises no order.
+//! * `equals`: the order of cells with equal column and time, and limits across such cells.
+//!   Why: an interleave produces them, and the emulator's sort is not stable.
+//! * `labels`: two labels in one chain, labels of other forms; a strip after a label. Why: the
+//!   emulator accepts them, and its strip removes the label.
+//! * `bounds`: an empty key as an open start or a closed end of a range. Why: the emulator
+//!   takes the open start for `"\0"` and ends after `""`; to the service an empty key is no
+//!   bound.
+//! * `lazy`: a wrong filter where there is no row. Why: the emulator checks filters row by row.
+//! * `offset`: an offset within the predicate of a condition. Why: to the emulator, a row
+//!   without cells is a match.
+//! * `limits`: names, filters and requests beyond the service's limits. Why: the emulator has
+//!   none. Other tests cover the limits.
+//! * `empty`: an entry or a conditional mutation without mutations. Why: the emulator accepts
+//!   them.
+//! * `unseen`: deletions with wrong times, or of a whole unknown family. Why: the emulator
+//!   checks times only where there are cells.
+//! * `now`: the server's times; more than one of them for a column within a request. Why: the
+//!   two servers have two clocks.
+//! * `samples`: the rows that SampleRowKeys names. Why: the emulator picks them at random.
+//! * `garbage`: garbage collection rules where there is data. Why: the emulator collects a
+//!   minute later; this server keeps everything.
+//! * `metadata`: granularity and cluster states of tables. Why: the emulator has none.
+//! * `sink`: sinks. Why: the emulator also passes their cells on.
+//! * `old`: more for the emulator of Debian's packages (2020). These are rows without mutations,
+//!   reversed reads, offsets, times of filters between milliseconds, and patterns of bytes that
+//!   are no text. Families dropped from a table with data are left out too. Why: that version
+//!   ignores or refuses them, or keeps the cells.
 
 mod ask;
 mod draw;
@@ -50,10 +54,11 @@ use super::*;
 use crate::emulator;
 use crate::proto::data::row_filter::Chain;
 
-/// Requests of one run on tables of its own; short, so that what differs is found again quickly.
+/// Requests of one run, which has its own tables. A run is short, so that a difference is
+/// quickly found again.
 const RUN_REQUESTS: usize = 400;
 const RUNS: u64 = 30;
-/// Names another seed than this.
+/// Environment variable that sets another seed.
 const SEED: &str = "DIFFERENTIAL_SEED";
 const SEED_DEFAULT: u64 = 1;
 
@@ -63,11 +68,11 @@ struct Pair {
     theirs: World,
     emulator: Emulator,
     instances: usize,
-    /// Reads that brought cells, conditions that held.
+    /// Number of reads that found cells, and of conditions that held.
     telling: usize,
 }
 
-/// The request whose answers differ, and these.
+/// The position of the request whose answers differ, and both answers.
 #[derive(Debug)]
 struct Difference {
     at: usize,
@@ -76,13 +81,13 @@ struct Difference {
 }
 
 impl Pair {
-    /// An instance without tables.
+    /// A new instance without tables.
     fn instance(&mut self) -> String {
         self.instances += 1;
         format!("projects/p/instances/{}-{}", emulator::instance("d"), self.instances)
     }
 
-    /// Sends the requests to both servers, to the first difference.
+    /// Sends the requests to both servers, until the first difference.
     async fn compare(&mut self, requests: &[Request]) -> Option<Difference> {
         let instance = self.instance();
         let mut difference = None;
@@ -95,7 +100,7 @@ impl Pair {
                 break;
             }
             if request.asks_for_now() {
-                // Later requests get later times.
+                // Waits, so that later requests get later times.
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         }
@@ -103,7 +108,7 @@ impl Pair {
         difference
     }
 
-    /// This server has a bound of tables.
+    /// Deletes the tables, because this server bounds their number.
     async fn delete(&mut self, instance: &str) {
         for table in ["t", "u"] {
             let delete =
@@ -129,7 +134,7 @@ fn same(request: &Request, ours: &Answer, theirs: &Answer) -> bool {
     }
 }
 
-/// Whether the emulator is the old one: it takes a chain of one filter.
+/// True if the emulator is the old version, which accepts a chain of one filter.
 async fn is_old(world: &mut World) -> bool {
     let instance = format!("projects/p/instances/{}", emulator::instance("probe"));
     for request in Draw::first() {
@@ -152,7 +157,7 @@ async fn is_old(world: &mut World) -> bool {
     matches!(ask(world, &instance, &Request::Read(request)).await, Answer::Done(_))
 }
 
-/// A request without the fields that never say anything here.
+/// The text of a request, without fields that are constant here.
 fn readable(request: &Request) -> String {
     let mut text = format!("{request:?}");
     for nothing in [
@@ -171,7 +176,7 @@ fn readable(request: &Request) -> String {
 }
 
 fn say(text: &str) {
-    // The macros' output is kept from whoever watches.
+    // The macros' output is captured, so this writes to standard error directly.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -203,7 +208,7 @@ async fn random_requests_are_answered_as_by_googles_emulator() {
     }
     let count: usize = kinds.values().sum();
     assert!(count >= 10_000, "{count} requests only");
-    // Answers that are empty whatever is asked would be the same, too.
+    // If most answers were empty, equality would prove little.
     assert!(pair.telling > count / 10, "{} answers with something in them only", pair.telling);
     let old = if pair.emulator.old { " of 2020" } else { "" };
     say(&format!(

@@ -1,4 +1,4 @@
-//! From a history whose answers differ to a short one that a person can read.
+//! Shrinks a history whose answers differ, until a person can read it.
 
 use super::super::*;
 use super::ask::Request;
@@ -6,17 +6,18 @@ use super::draw::Draw;
 use super::{Difference, Pair};
 use crate::proto::data::row_filter::{Chain, Condition, Interleave};
 
-/// Runs that looking for a shorter history may take.
+/// Most runs in search of a shorter history.
 const RUNS_MAX: usize = 600;
 
 impl Pair {
-    /// Leaves requests out, and then parts of what is left, as long as some answer still differs.
+    /// Removes requests, then parts of the requests left, as long as some answer still differs.
     pub(super) async fn shrink(&mut self, requests: Vec<Request>) -> (Vec<Request>, Difference) {
         let found = self.compare(&requests).await.expect("the same requests differ again");
         let mut left = Left { requests, found, runs: 0 };
         let mut step = left.requests.len();
         while step > 0 {
-            // Without the families every mutation would be refused, and differ in that.
+            // The families stay: without them every mutation would be refused, which is another
+            // difference.
             let mut from = Draw::first().len();
             while from < left.requests.len() {
                 let mut fewer = left.requests.clone();
@@ -52,7 +53,7 @@ struct Left {
 }
 
 impl Left {
-    /// Takes these instead, if they do it as well.
+    /// Takes these requests instead, if their answers differ too.
     async fn take(&mut self, pair: &mut Pair, mut requests: Vec<Request>) -> bool {
         self.runs += 1;
         if self.runs > RUNS_MAX {
@@ -65,7 +66,7 @@ impl Left {
     }
 }
 
-/// A request with something left out.
+/// The variants of a request with something removed.
 fn simpler(request: &Request) -> Vec<Request> {
     let mut all = Vec::new();
     match request {
@@ -118,7 +119,7 @@ fn simpler(request: &Request) -> Vec<Request> {
     all
 }
 
-/// The list without each of its members.
+/// The lists that lack one member each.
 fn fewer<T: Clone>(list: &[T]) -> Vec<Vec<T>> {
     let without = |at| {
         let mut list = list.to_vec();
@@ -128,7 +129,7 @@ fn fewer<T: Clone>(list: &[T]) -> Vec<Vec<T>> {
     (0..list.len()).map(without).collect()
 }
 
-/// The filter's parts, and the filter with a part that is simpler.
+/// The parts of a filter, and the filter with a simpler part.
 fn simpler_filters(whole: &RowFilter) -> Vec<RowFilter> {
     let of_list = |list: &[RowFilter], make: &dyn Fn(Vec<RowFilter>) -> WireFilter| {
         let mut all = list.to_vec();

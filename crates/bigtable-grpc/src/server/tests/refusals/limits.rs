@@ -1,5 +1,5 @@
-//! Each limit, at n and at n + 1. (That of tables is in `server/tables.rs`, that of the bytes of
-//! requests on their way in the crate `cluster-net`, those of filters in `filters.rs`.)
+//! Tests each limit, at n and at n + 1. `server/tables.rs` tests that of tables, the crate
+//! `cluster-net` that of the bytes of arriving requests, and `filters.rs` those of filters.
 
 use prost::Message;
 
@@ -10,7 +10,7 @@ use crate::proto::admin::modify_column_families_request::modification::Mod;
 use crate::proto::admin::{GcRule, ModifyColumnFamiliesRequest, create_table_request};
 use crate::server::limits;
 
-/// The server takes n, and refuses one more with a text that names the limit.
+/// Checks that the server takes n, and refuses n + 1 with a text that names the limit.
 #[track_caller]
 fn limited<T: std::fmt::Debug>(limit: usize, at: Result<T, Status>, beyond: Result<T, Status>) {
     assert!(at.is_ok(), "{limit}: {at:?}");
@@ -60,11 +60,11 @@ async fn keys_of_a_read() {
     world.stop().await;
 }
 
-/// A rule of about so many bytes; the exact number is in the message.
+/// A rule of this many bytes.
 fn rule(bytes: usize) -> GcRule {
     let versions = |n| GcRule { rule: Some(Rule::MaxNumVersions(n)) };
     let union = |rules| GcRule { rule: Some(Rule::Union(Union { rules })) };
-    // Parts of four and of five bytes make every number.
+    // Parts of four and of five bytes can add up to the size.
     for fives in 0..4 {
         let mut rules = vec![versions(200); fives];
         while union(rules.clone()).encoded_len() < bytes {
@@ -103,7 +103,7 @@ async fn families_and_their_rules() {
     };
     let n = limits::GC_RULE_BYTES_MAX;
     limited(500, modify(ruled(n)).await, modify(ruled(n + 1)).await);
-    // There are three by now.
+    // The table has three families by now.
     let more = |n: usize| (3..n).map(|n| (format!("f{n}"), ColumnFamily::default())).collect();
     let beyond = modify(more(limits::FAMILIES_MAX + 1)).await;
     limited(1000, modify(more(limits::FAMILIES_MAX)).await, beyond);

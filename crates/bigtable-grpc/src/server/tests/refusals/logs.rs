@@ -1,4 +1,4 @@
-//! Keys and values are in no log, at any level.
+//! Tests that no log contains keys or values, at any level.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ const ROW: &str = "row-7f3a-marked";
 const COLUMN: &str = "column-7f3a-marked";
 const VALUE: &str = "value-7f3a-marked";
 
-/// What was logged.
+/// The text of the log.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -28,8 +28,8 @@ impl Write for Log {
     }
 }
 
-/// Server and client run on this thread, whose events are all written down, those of the transport,
-/// too.
+/// Runs the server and the client on this thread, and records all events, those of the
+/// transport included.
 #[tokio::test]
 async fn keys_and_values() {
     let log = Log::default();
@@ -58,7 +58,7 @@ async fn keys_and_values() {
     let request =
         ConditionalMutation { predicate, then: vec![set], ..ConditionalMutation::new(ROW) };
     assert!(table.check_and_mutate_row(request).await.unwrap());
-    // Those that are refused, too.
+    // Refused requests must not appear either.
     let mut world = World::connect(&address.to_string()).await;
     let long = format!("{ROW}{}", "x".repeat(5000));
     refused(world.mutate(&long, vec![super::set("f:q", 0, VALUE)]).await, Code::InvalidArgument);

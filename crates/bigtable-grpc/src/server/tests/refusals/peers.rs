@@ -1,5 +1,5 @@
-//! Strangers, the expired, those of other roles, those without a certificate, and plain text where
-//! others could listen.
+//! Tests peers that the server refuses: strangers, expired certificates, other roles, no
+//! certificate, and plain text that others could read.
 
 use bigtable::Error;
 use tonic::transport::{Certificate, ClientTlsConfig};
@@ -17,7 +17,8 @@ async fn those_of_another_authority() {
     let (ours, other) = (Authority::new(), Authority::new());
     let address = guarded(dir.path(), ours.tls(&[Role::Table])).await;
     ask(address, Some(ours.tls(&[Role::Client]))).await.unwrap();
-    // Neither trusts the other, and only the client trusts the server.
+    // In the first case neither trusts the other; in the second only the client trusts the
+    // server.
     for tls in [other.tls(&[Role::Client]), ours.tls_of_another(&other, Role::Client)] {
         let refused = ask(address, Some(tls)).await.unwrap_err();
         assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
@@ -48,7 +49,7 @@ async fn those_of_other_roles() {
     let refused = ask(address, Some(ours.tls(&[Role::Table]))).await.unwrap_err();
     assert!(matches!(refused, Error::InvalidRequest(_)), "{refused}");
     assert!(refused.to_string().contains("does not name client.percolator.internal"), "{refused}");
-    // A client that poses as a server.
+    // A client poses as a server.
     let dir = tempfile::tempdir().unwrap();
     let posing = guarded(dir.path(), ours.tls(&[Role::Client, Role::Oracle])).await;
     let refused = ask(posing, Some(ours.tls(&[Role::Client]))).await.unwrap_err();
@@ -70,7 +71,7 @@ async fn those_without_a_certificate_and_those_in_plain_text() {
     BigtableClient::new(channel).ping_and_warm(request).await.unwrap_err();
     let refused = ask(address, None).await.unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
-    // Nor does a client with certificates speak to a server without.
+    // A client with certificates does not speak to a server without.
     let dir = tempfile::tempdir().unwrap();
     let open = start(dir.path(), ServeOptions::default()).await;
     let refused = ask(open, Some(ours.tls(&[Role::Client]))).await.unwrap_err();

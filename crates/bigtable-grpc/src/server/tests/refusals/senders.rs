@@ -1,4 +1,4 @@
-//! Senders that stop in the middle, that send too much, or that send anything.
+//! Tests senders that stop in the middle, send too much, or send garbage.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn connect(address: SocketAddr) -> Channel {
     Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 
-/// The code that a request is answered with.
+/// The status code of the answer to a request.
 async fn code(channel: &mut Channel, request: http::Request<tonic::body::Body>) -> Code {
     std::future::poll_fn(|cx| channel.poll_ready(cx)).await.unwrap();
     let answer = channel.call(request).await.unwrap();
@@ -37,13 +37,13 @@ async fn half_a_preface_holds_nothing_for_ever_and_stops_nobody() {
         slow.push(stream);
     }
     let store = ask(address, None).await.unwrap();
-    // There is room for no more.
+    // All connections are in use, so the server closes a further one.
     let mut beyond = TcpStream::connect(address).await.unwrap();
     assert!(matches!(beyond.read(&mut [0]).await, Ok(0) | Err(_)));
     bigtable::Store::table_names(&store).await.unwrap();
     jump(Duration::from_secs(11)).await;
     for mut stream in slow {
-        // What the server has to say of itself, and then the end.
+        // Reads the server's own frames, up to the end of the connection.
         let _ = stream.read_to_end(&mut Vec::new()).await;
     }
     ask(address, None).await.unwrap();
@@ -78,11 +78,11 @@ async fn a_length_of_four_gibibytes_and_one_beyond_the_limit() {
         let refused = code(&mut channel, half_a_request(MUTATE, claimed, b"")).await;
         assert_eq!(refused, Code::OutOfRange, "{claimed}");
     }
-    // One at the limit is waited for.
+    // The server waits for a message at the limit.
     let mut other = channel.clone();
     let waits = code(&mut other, half_a_request(MUTATE, limit, b"x"));
     assert!(tokio::time::timeout(Duration::from_millis(200), waits).await.is_err());
-    // Requests for tables are small.
+    // Requests for tables have a lower limit.
     let create = "http://table/google.bigtable.admin.v2.BigtableTableAdmin/CreateTable";
     let refused = code(&mut channel, half_a_request(create, (4 << 20) + 1, b"")).await;
     assert_eq!(refused, Code::OutOfRange);
@@ -105,7 +105,7 @@ async fn garbage() {
         [&[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3][..], &noise].concat(),
         framed(&noise),
         framed(&[0xff; 100]),
-        // Settings of a length that is none, and headers that are none.
+        // Settings of an invalid length, and invalid headers.
         framed(&[0, 0, 5, 4, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]),
         framed(&[0, 0, 4, 1, 4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff]),
     ] {
