@@ -5,6 +5,7 @@
 //! circles   import circles of files, by the graph of imports (imports)
 //! rooms     files that extend a type of another folder
 //! text      the width of comments, the length of files, the numbers of hazards and decisions
+//! sentences how a comment's sentences begin, and how long they are
 //! names     no item is named by a word that the field has another word for
 //! ```
 //!
@@ -25,6 +26,7 @@ mod lines;
 mod modules;
 mod names;
 mod rooms;
+mod sentences;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -37,5 +39,6 @@ pub use layers::layers;
 pub use lines::{Kind, lines};
 pub use names::names;
 pub use rooms::rooms;
+pub use sentences::{headless, sentence_length};
 pub use text::{comment_width, decisions, file_length, hazards};
 pub use tree::Tree;
