@@ -1,4 +1,4 @@
-//! How checkers report what they find.
+//! Names cells and collects findings, for all checkers.
 
 use crate::history::{Cell, Finding};
 
