@@ -93,7 +93,7 @@ pub(crate) fn print_findings(report: &Report) {
     }
 }
 
-/// The command that repeats a run.
+/// Returns the command that repeats a run.
 pub(crate) fn replay_command(seed: u64) -> String {
     format!("cargo run --release -p percolator-sim -- replay --seed {seed}")
 }
@@ -124,7 +124,7 @@ fn print_totals(totals: &Totals) {
     );
 }
 
-/// The CPU time of this process, all threads together.
+/// Returns the CPU time of this process, all threads together.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

@@ -72,7 +72,7 @@ pub struct Txn {
     pub commit_return: Option<Duration>,
     /// The steps, in program order.
     pub ops: Vec<Op>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
 }
 

@@ -22,7 +22,7 @@ use crate::transport::{ReplyTo, Server, Transport};
 
 const READY: &str = "the lock service in memory answers at once";
 
-/// The server.
+/// The server process of the lock service.
 pub(crate) struct LockServer {
     pub(crate) process: ProcessId,
     runtime: Arc<ProcessRuntime>,

@@ -5,7 +5,7 @@
 pub struct Regression {
     /// The seed.
     pub seed: u64,
-    /// The finding, and where its cause is fixed.
+    /// The finding, and the place of its fix or of its test.
     pub note: &'static str,
 }
 

@@ -31,7 +31,7 @@ use crate::swarm::Swarm;
 use crate::tally::{Sometimes, Tally};
 use crate::transport::{ReplyTo, Server, Transport};
 
-/// The server.
+/// The server process of the store.
 pub(crate) struct StoreServer {
     pub(crate) process: ProcessId,
     pub(crate) executor: Executor,

@@ -11,7 +11,7 @@ macro_rules! kinds {
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
-            /// All of them, in order.
+            /// All variants, in order.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
             /// Returns the name in reports.
@@ -33,7 +33,7 @@ kinds! {
         Duplicate = "duplicate",
         /// A copy that arrived long after its transaction.
         LateDuplicate = "late_duplicate",
-        /// A message that took the long tail of delays.
+        /// A message with a delay from the long tail.
         Slow = "slow",
         /// A request that its server refused as busy.
         Busy = "busy",
@@ -61,7 +61,7 @@ kinds! {
         OracleRival = "oracle_rival",
         /// The leading oracle resigned.
         OracleResigned = "oracle_resigned",
-        /// A living client's session with the lock service lost.
+        /// A live client's session with the lock service lost.
         SessionLoss = "session_loss",
         /// The lock service restarted with nothing in memory.
         LockRestart = "lock_service_restart",
@@ -71,7 +71,7 @@ kinds! {
         FloorRaised = "floor_raised",
         /// Observers registered while writers ran.
         Registration = "late_registration",
-        /// A copy of a prewrite that arrived beyond its deadline, after a collection.
+        /// A copy of a prewrite that arrived after its deadline and after a collection.
         Ghost = "ghost",
         /// A write of the store that failed, with all mutations that waited for it.
         WriteFailure = "write_failure",
@@ -95,9 +95,10 @@ kinds! {
         UnknownThenAborted = "commit_unknown_then_aborted",
         /// A transaction committed although its client had abandoned the commit.
         HungUpThenCommitted = "hung_up_then_committed",
-        /// A transaction committed on a primary lock older than its lifetime, kept by heartbeats.
+        /// A transaction committed although its primary lock was older than its lifetime,
+        /// because heartbeats had prolonged it.
         HeartbeatSavedLock = "heartbeat_saved_lock",
-        /// A living owner's primary was rolled back by another.
+        /// A live owner's primary was rolled back by another client.
         LeaseCleanedLiveOwner = "lease_cleaned_live_owner",
         /// A reader found a lock.
         ReadBlocked = "read_blocked",
@@ -107,7 +108,7 @@ kinds! {
         AckConflict = "ack_conflict",
         /// A transaction's two timestamps came from two oracles.
         OracleFailoverMidCommit = "oracle_failover_mid_commit",
-        /// A reader was refused below the floor.
+        /// A read below the floor was refused.
         TooOldRead = "too_old_read",
         /// A store kill lost mutations that were not synced yet.
         TornWalRecovered = "torn_wal_recovered",

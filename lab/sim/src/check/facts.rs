@@ -48,7 +48,7 @@ impl<'a> Facts<'a> {
         Facts { history, txns, strays, records }
     }
 
-    /// The transactions that committed, with their commit timestamps.
+    /// Returns the committed transactions, with their commit timestamps.
     pub(super) fn committed(&self) -> impl Iterator<Item = (&TxnFacts<'a>, Timestamp)> {
         self.txns.iter().filter_map(|txn| Some((txn, txn.committed?)))
     }

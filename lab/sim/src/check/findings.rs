@@ -2,7 +2,7 @@
 
 use crate::history::{Cell, Finding};
 
-/// A cell in words.
+/// Returns a cell in words.
 pub(super) fn name(cell: &Cell) -> String {
     format!("{}/{}/{}", cell.table, cell.row, cell.column)
 }

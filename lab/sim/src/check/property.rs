@@ -8,7 +8,7 @@ pub const SNAPSHOT_SCAN: &str = "snapshot scan";
 pub const OWN_WRITES: &str = "own writes";
 /// No two committed writers of a cell overlap.
 pub const NO_CONFLICT: &str = "no overlapping writers";
-/// A transaction that began after another had ended follows it.
+/// A transaction that began after another ended is ordered after it.
 pub const REAL_TIME: &str = "real-time order";
 /// A transaction whose client received a commit timestamp has its records at that timestamp.
 pub const NO_LOST_COMMIT: &str = "no lost commit";
@@ -33,7 +33,7 @@ pub const DATA: &str = "data of a record";
 pub const COLLECTED: &str = "collected";
 /// An observer's run commits at most once for each change.
 pub const OBSERVED_ONCE: &str = "observed once";
-/// Every change is handled, or still notified.
+/// Every change was handled, or a notification of it is left.
 pub const OBSERVED: &str = "observed";
 /// A read returns the result that `explain` predicts.
 pub const EXPLAINED: &str = "explained";

@@ -130,7 +130,7 @@ impl Dump {
         Ok(())
     }
 
-    /// The newest committed value of a cell; `None` when it has none or was deleted.
+    /// Returns the newest committed value of a cell; `None` when it has none or was deleted.
     pub fn newest(&self, cell: &RawCell) -> Option<&Bytes> {
         let of = self.records.iter().filter(|record| record.cell == *cell);
         of.max_by_key(|record| record.commit_ts)?.value.as_ref()

@@ -15,7 +15,7 @@ use super::findings::{name, report};
 use super::property;
 use crate::history::{Cell, Finding, Op};
 
-/// A cell, ordered so that the rows of a column lie side by side: table, column, row.
+/// A cell, ordered so that the rows of a column are adjacent: table, column, row.
 type Key = (u8, u8, u16);
 
 /// The newest committed version of a cell.

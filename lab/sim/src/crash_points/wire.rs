@@ -97,7 +97,7 @@ impl Wire {
         locked(&self.state)
     }
 
-    /// The numbered requests so far.
+    /// Returns the numbered requests so far.
     pub(super) fn seen(&self) -> Vec<Kind> {
         self.state().seen.clone()
     }
@@ -168,7 +168,7 @@ impl End {
         self.state().dead
     }
 
-    /// The first timestamp that this client got after its requests were numbered.
+    /// Returns the first timestamp that this client got after its requests were numbered.
     pub(super) fn first_timestamp(&self) -> Option<Timestamp> {
         self.state().first_timestamp
     }
