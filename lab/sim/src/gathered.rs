@@ -51,7 +51,7 @@ impl Gathers {
 /// A request that can join others to the same table.
 pub(crate) trait Together: Sized + Send + 'static {
     type Answer: Send + 'static;
-    /// Counts that several requests went together.
+    /// The event to count when several requests went together.
     const GATHERED: Sometimes;
 
     /// Sends all requests in one message. Returns an answer for each.

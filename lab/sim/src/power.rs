@@ -1,9 +1,10 @@
 //! Simulates power cuts of the store's machine (H71).
 //!
-//! The store applies and answers a change under [`Syncing::MayBeLost`] like any other. It syncs
-//! the change only with the next change that is synced. A power cut undoes the last few unsynced
-//! changes, and no other. A store that has left changes unsynced is silent after a power cut. The
-//! silence lasts until every lease has expired that a lost renewal had extended.
+//! The store applies and answers a change under [`Syncing::MayBeLost`] like any other. It
+//! syncs the change only with the next change that is synced. A power cut undoes some or all
+//! of the unsynced changes, the last ones first, and no other change. A store that has left
+//! changes unsynced is silent after a power cut. The silence lasts until every lease has
+//! expired that a lost renewal had extended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +93,7 @@ impl StoreServer {
     }
 
     /// Cuts the power of the store's machine. The store loses what a kill loses, and also some
-    /// of the last unsynced changes.
+    /// or all of the unsynced changes, the last ones first.
     pub(crate) fn cut_power(&self) {
         self.kill();
         let mut unsynced = {

@@ -72,8 +72,8 @@ impl AtCommit for Written {
     }
 }
 
-/// Returns the number of a one-step commit, the timestamp below its commit timestamp, and its
-/// rows.
+/// Returns the number of a one-step commit, a timestamp that its commit timestamp will exceed,
+/// and its rows.
 fn rows_of(request: &StoreRequest) -> Option<(u64, Timestamp, &[RowPart])> {
     match request {
         StoreRequest::CommitRows(number, above, rows) => Some((*number, *above, rows)),

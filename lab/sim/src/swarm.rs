@@ -223,8 +223,8 @@ impl Intervals {
     }
 }
 
-/// Returns no limits in half of the worlds. In the others the limits are just large enough for
-/// every protocol action of these workloads.
+/// Returns no limits in half of the worlds. In the others the limits are small, but large
+/// enough for every protocol action of these workloads.
 fn limits(rng: &mut Rng) -> Limits {
     if rng.below(2) == 0 {
         return Limits::default();

@@ -100,8 +100,8 @@ fn never_lost(
 }
 
 /// Returns the deletes that an observer need not have seen. Such a delete was written before
-/// the schema named the observer. Garbage collection, which knew of no observer then, has
-/// dropped the delete, so an observer that registers later finds no cell. A delete written
+/// the schema named the observer. Garbage collection, which did not know the observer then,
+/// has dropped the delete, so an observer that registers later finds no cell. A delete written
 /// after the observer was registered is kept until the observer has handled it.
 fn unseen_deletes(history: &History) -> BTreeSet<(u8, Record)> {
     let collected: BTreeSet<_> = history.collected.iter().collect();
