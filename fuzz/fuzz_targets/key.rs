@@ -1,4 +1,5 @@
-//! The key codec of the disk store (H65).
+//! Fuzzes the key codec of the disk store: any bytes parse to a key that encodes back to them,
+//! or are refused (H65).
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! The lock record.
+//! Fuzzes the codec of the lock record: any bytes parse or are refused, and a record has one
+//! encoding.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Versions of a column in one value.
+//! Fuzzes the pack, which holds several versions of a column in one value of the disk store.
 
 #![no_main]
 

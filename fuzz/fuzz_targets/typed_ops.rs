@@ -1,4 +1,4 @@
-//! Sequences of transactions against a map of versions.
+//! Fuzzes sequences of transactions, compared with a map of versions.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! The write record.
+//! Fuzzes the codec of the write record: any bytes parse or are refused, and a record has one
+//! encoding.
 
 #![no_main]
 

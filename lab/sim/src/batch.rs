@@ -1,4 +1,4 @@
-//! Running many seeds on several threads, and printing what they came to.
+//! Runs many seeds on several threads, and prints their findings and the sums over all of them.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use percolator_sim::{Fault, Report, Sometimes, Totals, regressions, run_seed};
 use rustix::time::{ClockId, clock_gettime};
 
-/// From this many seeds on, whatever must happen sometimes must have happened.
+/// A range of at least this many seeds fails if something that must happen sometimes never did.
 const SOMETIMES_SEEDS_MIN: u64 = 1000;
 
 /// A range of seeds, the end excluded.
@@ -33,7 +33,8 @@ impl FromStr for Seeds {
     }
 }
 
-/// Runs the seeds and prints what happened; whether all was well.
+/// Runs the seeds and prints the results. Returns true if no seed has a finding and nothing
+/// that must happen sometimes is missing.
 pub(crate) fn run(seeds: Seeds, jobs: usize) -> anyhow::Result<bool> {
     let mut failed = run_known();
     let next = AtomicU64::new(seeds.from);
@@ -71,7 +72,7 @@ pub(crate) fn run(seeds: Seeds, jobs: usize) -> anyhow::Result<bool> {
     Ok(failed.is_empty() && complete)
 }
 
-/// Runs the seeds that once showed something; those that do again.
+/// Runs the recorded seeds, and returns those that have a finding again.
 fn run_known() -> Vec<u64> {
     let mut failed = Vec::new();
     for known in regressions() {
@@ -85,14 +86,14 @@ fn run_known() -> Vec<u64> {
     failed
 }
 
-/// Prints what a run has shown.
+/// Prints the findings of a run.
 pub(crate) fn print_findings(report: &Report) {
     for finding in &report.findings {
         println!("seed {}: {}: {}", report.seed, finding.property, finding.facts);
     }
 }
 
-/// The command that repeats a run.
+/// Returns the command that repeats a run.
 pub(crate) fn replay_command(seed: u64) -> String {
     format!("cargo run --release -p percolator-sim -- replay --seed {seed}")
 }
@@ -123,7 +124,7 @@ fn print_totals(totals: &Totals) {
     );
 }
 
-/// The CPU time of this process, all threads together.
+/// Returns the CPU time of this process, all threads together.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What the clients of a run saw: each transaction as its client knows it, written down as it goes.
+//! Records every transaction of a run as its client sees it, while it runs.
 //!
-//! A transaction enters the book when its log is dropped, however that comes about: a process that
-//! is killed leaves what it had seen so far.
+//! A transaction enters the book when its log is dropped. A killed process drops its logs too,
+//! so the book also has what that process had seen until then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::history::{Cell, Finding, Op, Outcome, Run, Txn};
 use crate::names::{COLUMNS, TABLES, parse_value, row_key, row_number, value};
 use crate::world::{HUNG_UP, World};
 
-/// Everything that was written down.
+/// The records of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) txns: Vec<Txn>,
@@ -22,25 +22,26 @@ pub(crate) struct Book {
     pub(crate) views: Vec<(Timestamp, Vec<Op>)>,
     /// Runs of strong observers, committed or not.
     pub(crate) runs: Vec<Run>,
-    /// Transactions whose client was told that the outcome is unknown.
+    /// Transactions whose commit returned `Unknown` to the client.
     pub(crate) told_unknown: Vec<Timestamp>,
-    /// Transactions whose clients let go of their commits.
+    /// Transactions whose clients abandoned the commit while they waited for it.
     pub(crate) hung_up: Vec<Timestamp>,
-    /// Weak notifications: who left them where, and its commit timestamp if its client was told.
+    /// Weak notifications: the start timestamp of the sender, the cell, and the commit
+    /// timestamp if the client received it.
     pub(crate) notified: Vec<(Timestamp, Cell, Option<Timestamp>)>,
-    /// What weak observers handled: where, and the start timestamp of the run.
+    /// Runs of weak observers: the cell, and the start timestamp of the run.
     pub(crate) weak_runs: Vec<(Cell, Timestamp)>,
-    /// What the batch observer handled: where, and the start timestamp of the run.
+    /// Runs of the batch observer: the cell, and the start timestamp of the run.
     pub(crate) exported: Vec<(Cell, Timestamp)>,
     /// When the schema first named the strong observers.
     pub(crate) observed_since: Option<Duration>,
     /// The strong observers that the schema names at the end.
     pub(crate) registered: Vec<u8>,
-    /// Pairs of cells that a skew probe tried.
+    /// Pairs of cells that a probe for write skew tried.
     pub(crate) skew_probes: Vec<(Cell, Cell)>,
-    /// Times in which an observer was known to be paused: no run may have begun in between.
+    /// Times in which an observer was known to be paused: no run may have begun within them.
     pub(crate) pauses: Vec<Pause>,
-    /// How often a copy of the store was to be taken and explained.
+    /// How often the run set out to copy the store and compare `explain` with reads.
     pub(crate) copies: u64,
     pub(crate) findings: Vec<Finding>,
 }
@@ -49,13 +50,13 @@ pub(crate) struct Book {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pause {
     pub(crate) observer: u8,
-    /// The latest timestamp when the pause was known everywhere.
+    /// The latest timestamp when the pause was known to every process.
     pub(crate) from: Timestamp,
-    /// The latest timestamp before it was to end.
+    /// The latest timestamp before the observer was to be resumed.
     pub(crate) upto: Timestamp,
 }
 
-/// What is written down of one transaction while it runs.
+/// The record of one transaction while it runs.
 #[derive(Debug)]
 pub(crate) struct Log {
     world: Arc<World>,
@@ -63,7 +64,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log of a transaction that somebody else commits.
+    /// Opens the log of a transaction that other code commits, such as an observer's.
     pub(crate) fn of(world: &Arc<World>, tx: &Transaction) -> Self {
         let stamp = world.oracles.stamp(tx.start_ts());
         let (begin_call, begin_return) = stamp.unwrap_or((Duration::ZERO, world.now()));
@@ -83,7 +84,7 @@ impl Log {
         Log { world: world.clone(), txn }
     }
 
-    /// Reads a cell; what the workload keeps there.
+    /// Reads a cell and returns the workload's part of the value.
     pub(crate) async fn get(
         &mut self,
         tx: &Transaction,
@@ -97,7 +98,7 @@ impl Log {
         Ok(body)
     }
 
-    /// Scans one column of the rows from `from` on, before the row `to`.
+    /// Scans one column of the rows from `from` up to, but without, the row `to`.
     pub(crate) async fn scan(
         &mut self,
         tx: &Transaction,
@@ -139,7 +140,7 @@ impl Log {
         Ok(())
     }
 
-    /// Notes a write that somebody else buffers.
+    /// Records a write that other code buffers.
     pub(crate) fn writes(&mut self, cell: Cell, delete: bool) {
         self.txn.ops.push(Op::Write { cell, delete });
     }
@@ -247,7 +248,7 @@ impl Tx {
         self.log.delete(&mut self.tx, &self.tables[usize::from(cell.table)], cell)
     }
 
-    /// Leaves a weak notification.
+    /// Sends a weak notification at the commit.
     pub(crate) fn notify(&mut self, cell: Cell) -> Result<()> {
         let table = &self.tables[usize::from(cell.table)];
         self.tx.notify(table, row_key(cell.row), &COLUMNS[usize::from(cell.column)])?;
@@ -255,19 +256,21 @@ impl Tx {
         Ok(())
     }
 
-    /// Commits, and writes down what came of it.
+    /// Commits, and records the outcome.
     pub(crate) async fn commit(self) -> Result<Timestamp> {
         let Tx { tx, mut log, notified, .. } = self;
         let start_ts = tx.start_ts();
         let wrote = tx.cells_written() > 0;
-        // Until it is known: the process may be killed while it waits.
+        // The outcome is unknown while the commit is in flight: the process may be killed
+        // while it waits.
         log.txn.outcome = if wrote { Outcome::Unknown } else { Outcome::Aborted };
         let note = |world: &World, told: Option<Timestamp>| {
             let left = notified.iter().map(|cell| (start_ts, *cell, told));
             world.book().notified.extend(left);
         };
         if wrote {
-            // The store shows whether it committed, whatever its client lives to be told.
+            // The store shows whether the transaction committed, even if its client never
+            // learns it.
             note(&log.world, None);
         }
         let result = log.world.patiently(tx.commit()).await;

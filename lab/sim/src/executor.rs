@@ -1,9 +1,10 @@
-//! The executor: one thread, virtual time, and every choice from one seed.
+//! Executes the simulation: one thread, virtual time, and every choice from one seed.
 //!
-//! Tasks belong to processes. The next one is chosen from those that are ready (`schedule`); when
-//! none is, time jumps to the next event. A paused process keeps what is due until it is resumed; a
-//! killed one loses its tasks where they stand. Invariant: nothing is run, woken or dropped while
-//! the state is locked, so that whatever runs may come back here.
+//! Tasks belong to processes. The executor chooses the next one among the ready tasks
+//! (`schedule`). When none is ready, time jumps to the next event. A paused process keeps its
+//! due work until it is resumed. A killed process loses its tasks where they stand. The
+//! executor never polls, wakes or drops a task while its state is locked, because each of
+//! these may call the executor again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,14 +22,14 @@ use crate::random::Rng;
 use crate::schedule::{Policy, Schedule};
 use crate::trace::Trace;
 
-/// A process: what is paused and killed as one.
+/// A process: the unit of pauses and kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ProcessId(pub(crate) u32);
 
-/// The process of the simulation itself; nothing befalls it.
+/// The process of the simulation itself; no fault hits it.
 pub(crate) const WORLD: ProcessId = ProcessId(0);
 
-/// The executor; clones are one.
+/// The executor; clones share one state.
 #[derive(Clone)]
 pub(crate) struct Executor {
     state: Arc<Mutex<State>>,
@@ -55,12 +56,12 @@ struct State {
 }
 
 struct Task {
-    /// Tells the task from those that had its place before.
+    /// Distinguishes the task from earlier ones in the same slot.
     generation: u64,
     process: ProcessId,
     queued: bool,
     live: bool,
-    /// `None` while it is polled.
+    /// `None` while the task is polled.
     future: Option<BoxFuture<'static, ()>>,
     waker: Option<Waker>,
 }
@@ -103,12 +104,12 @@ impl Executor {
         locked(&self.state)
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub(crate) fn now(&self) -> Duration {
         self.state().now
     }
 
-    /// Schedules tasks in this way from now on.
+    /// Schedules tasks by this policy from now on.
     pub(crate) fn schedule_by(&self, policy: Policy) {
         let mut state = self.state();
         state.schedule = Schedule::new(policy, &mut state.rng);
@@ -119,7 +120,7 @@ impl Executor {
         draw(&mut self.state().rng)
     }
 
-    /// Notes an event in the trace.
+    /// Records an event in the trace.
     pub(crate) fn note(
         &self,
         kind: &'static str,
@@ -135,7 +136,7 @@ impl Executor {
         std::mem::take(&mut self.state().trace)
     }
 
-    /// How many tasks and events were run.
+    /// Returns how many tasks and events were run.
     pub(crate) fn steps(&self) -> u64 {
         self.state().steps
     }
@@ -150,7 +151,7 @@ impl Executor {
         self.state().process(process).dead
     }
 
-    /// Starts a task of a process; nothing happens if it is dead.
+    /// Starts a task of a process; does nothing if the process is dead.
     pub(crate) fn spawn(&self, process: ProcessId, future: BoxFuture<'static, ()>) {
         let mut state = self.state();
         if state.process(process).dead {
@@ -174,8 +175,8 @@ impl Executor {
         state.wake(index, generation);
     }
 
-    /// Does something at a moment to come, in the name of a process: later if it is paused then,
-    /// not at all if it is dead.
+    /// Runs an action in the name of a process after a delay. The action waits while the
+    /// process is paused, and is dropped if the process is dead.
     pub(crate) fn after(
         &self,
         delay: Duration,
@@ -208,7 +209,7 @@ impl Executor {
         });
     }
 
-    /// Lets a paused process go on with everything that has become due meanwhile.
+    /// Lets a paused process go on, together with everything that has become due meanwhile.
     pub(crate) fn resume(&self, process: ProcessId) {
         let mut state = self.state();
         let of = state.process(process);
@@ -241,8 +242,8 @@ impl Executor {
         drop((parked, held, ended));
     }
 
-    /// Runs a future of the world to its end, and everything else beside it. `None` when nothing
-    /// can go on any more, or after `steps_max` steps.
+    /// Runs a future of the world to its end, and all other tasks beside it. Returns `None`
+    /// when no task can go on, or after `steps_max` steps.
     pub(crate) fn block_on<T: Send + 'static>(
         &self,
         steps_max: u64,
@@ -269,7 +270,8 @@ impl Executor {
         take()
     }
 
-    /// Ends everything: tasks hold what holds the executor.
+    /// Ends every task and drops every event. Tasks hold clones of the executor, which would
+    /// otherwise never be freed.
     pub(crate) fn shut_down(&self) {
         let processes = self.state().processes.len() as u32;
         for process in (0..processes).rev() {
@@ -279,7 +281,7 @@ impl Executor {
         drop(events);
     }
 
-    /// Runs one task, or goes on to the next event.
+    /// Runs one ready task, or advances to the next event. Returns `false` if there is neither.
     fn step(&self) -> bool {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -385,7 +387,7 @@ impl ArcWake for Wake {
     }
 }
 
-/// A time to wait for.
+/// A future that completes at a virtual time.
 #[derive(Debug)]
 pub(crate) struct Sleep {
     executor: Executor,

@@ -1,9 +1,9 @@
-//! The reader of `explain` beside the real one, over copies of what a world's store holds.
+//! Compares `explain` with real reads, over copies of what a world's store holds.
 //!
-//! A copy is taken at the first kills of a world and when its storm ends, with whatever locks,
-//! tombs and half-collected cells there are. In the copy some owners live, and all others are dead.
-//! Each cell is explained and then read at timestamps around its records. The copy is apart from
-//! the world: it draws nothing and takes no time there, so a seed's history stays the same.
+//! The world takes a copy at its first kills and when its storm ends, with the locks, tombs
+//! and half-collected cells of that moment. In the copy some lock owners live, and all others
+//! are dead. Each cell is explained and then read, at timestamps around its records. Nothing
+//! here draws from the seed or takes time in the world, so a seed's history stays the same.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,17 +29,17 @@ use crate::store::new_store;
 use crate::tally::{Sometimes, Tally};
 use crate::world::World;
 
-/// How many copies of one world are looked at.
+/// How many copies of one world are compared.
 const COPIES_MAX: u64 = 3;
-/// How many cells of a table are looked at, those with locks first.
+/// How many cells of a table are compared, cells with locks first.
 const CELLS_MAX: usize = 6;
-/// Around how many of a cell's newest records it is read.
+/// A cell is read around this many of its newest records.
 const MOMENTS_MAX: usize = 3;
 
 const DATA: Family = Family::from_static("data");
 const SYSTEM: Family = Family::from_static("system");
 
-/// Hands out timestamps above all that a copy holds.
+/// Hands out timestamps above all those in a copy.
 #[derive(Debug)]
 struct Above(AtomicU64);
 
@@ -63,14 +63,15 @@ impl Oracle for Above {
     }
 }
 
-/// A copy of a world's store, and the cells of an application in it.
+/// A copy of a world's store, with some application cells in it.
 struct Copied {
     store: Arc<MemoryStore>,
     cells: Vec<(&'static str, RowKey, Column)>,
     latest: Timestamp,
 }
 
-/// Takes a copy, unless there were enough, and writes down where explanation and read differ.
+/// Takes a copy, unless the world has had enough of them. Records where explanation and read
+/// differ.
 pub(crate) fn compare(world: &World) {
     let before = world.book().copies;
     if before >= COPIES_MAX {
@@ -106,7 +107,8 @@ fn copy(world: &World) -> Copied {
     copied
 }
 
-/// Copies a table's cells; the columns that it has, and whether each is locked.
+/// Copies a table's cells. Returns the columns of the table, each with a flag that is false if
+/// the column is locked.
 fn copy_table(
     from: &MemoryStore,
     copied: &mut Copied,
@@ -135,7 +137,8 @@ fn copy_table(
                 let unlocked = !locked.contains(&cell.qualifier);
                 columns.insert((unlocked, row.key.clone(), cell.qualifier.clone()));
             }
-            // One by one: the row may have more cells than the store takes in one request.
+            // Cells are set one by one, because the row may have more cells than the store
+            // accepts in one request.
             for bigtable::Cell { family, qualifier, timestamp, value } in row.cells {
                 let set = Mutation::set(family, qualifier, timestamp, value);
                 let request = RowMutation::new(&row.key).mutation(set);
@@ -148,7 +151,7 @@ fn copy_table(
     columns
 }
 
-/// Some cells of a table, those with locks first.
+/// Returns some cells of a table, cells with locks first.
 fn some_of(
     table: &'static str,
     columns: BTreeSet<(bool, RowKey, bytes::Bytes)>,
@@ -157,7 +160,7 @@ fn some_of(
     columns.into_iter().filter_map(cell).take(CELLS_MAX)
 }
 
-/// Explains and reads; where both differ.
+/// Explains and reads each cell. Returns descriptions of all differences.
 async fn look(runtime: &VirtualRuntime, copied: Copied, tally: &Tally) -> Result<Vec<String>> {
     let Copied { store, cells, latest } = copied;
     let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
@@ -179,7 +182,7 @@ async fn look(runtime: &VirtualRuntime, copied: Copied, tally: &Tally) -> Result
         let table = client.table(table).await?;
         let state = client.cell_state(&table, &row, &column).await?;
         for at in places(&state) {
-            // Anew, because the read before has resolved locks.
+            // The state is fetched again, because the read before has resolved locks.
             let state = client.cell_state(&table, &row, &column).await?;
             let explained = state.explain(Some(at));
             let said = |ts| explained.lines.iter().any(|line| line.timestamp == ts);
@@ -200,7 +203,8 @@ async fn look(runtime: &VirtualRuntime, copied: Copied, tally: &Tally) -> Result
     Ok(facts)
 }
 
-/// Timestamps around what is there, ascending: a lock is first read below it.
+/// Returns timestamps around the cell's records, ascending. The first read near a lock is
+/// below it.
 fn places(state: &CellState) -> BTreeSet<Timestamp> {
     let near = |ts: Timestamp| [ts.as_u64().saturating_sub(1), ts.as_u64()];
     let records = state.moments.iter().filter(|m| m.lock.is_some() || m.write.is_some());

@@ -1,4 +1,4 @@
-//! The errors of a world's parts, for requests that come to nothing.
+//! Errors for requests that fail in the simulation.
 
 use bigtable::Error;
 

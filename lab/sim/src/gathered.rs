@@ -1,9 +1,9 @@
-//! Requests of one process that wait for each other and go in one message, as the client of a store
-//! behind a network lets them (paper section 2.5, `batch_delay` of `bigtable-grpc`): conditional
-//! mutations with conditional mutations, reads of single rows with reads.
+//! Delays requests of one process so that several go in one message, as `batch_delay` of
+//! `bigtable-grpc` does (paper section 2.5). Conditional mutations join conditional mutations,
+//! and reads of single rows join reads.
 //!
-//! What the protocol meets by this: its requests leave a while after it has sent them, and those of
-//! several transactions are lost, late, doubled or answered together.
+//! Batching tests the protocol in two ways. Its requests leave some time after it sent them.
+//! Requests of several transactions are lost, late, doubled or answered together.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,19 +22,19 @@ use crate::failures::unknown;
 use crate::remote_store::RemoteStore;
 use crate::tally::Sometimes;
 
-/// As many go at once without waiting any longer.
+/// This many requests are sent without further waiting.
 const ENTRIES_MAX: usize = 20;
-/// What is later than this is not sent: the process was paused meanwhile.
+/// Requests that are later than this are not sent: the process was paused meanwhile.
 const LATE_MAX: Duration = Duration::from_millis(1);
 
-/// What waits in a process, each kind by itself.
+/// The requests that wait in a process, by kind.
 pub(crate) struct Gathers {
     pub(crate) mutations: Arc<Gathered<ConditionalMutation>>,
     pub(crate) reads: Arc<Gathered<RowRead>>,
 }
 
 impl Gathers {
-    /// `None` where nothing waits.
+    /// Returns `None` if the delay is zero, since no request waits then.
     pub(crate) fn new(executor: &Executor, delay: Duration) -> Option<Arc<Self>> {
         (!delay.is_zero()).then(|| {
             let mutations = Gathered::new(executor, delay);
@@ -42,26 +42,26 @@ impl Gathers {
         })
     }
 
-    /// How much longer a request lives for having waited.
+    /// By how much waiting prolongs the life of a request.
     pub(crate) fn life(&self) -> Duration {
         self.mutations.delay + LATE_MAX
     }
 }
 
-/// A request that goes together with others of its table.
+/// A request that can join others to the same table.
 pub(crate) trait Together: Sized + Send + 'static {
     type Answer: Send + 'static;
-    /// What has happened where several went together.
+    /// The event to count when several requests went together.
     const GATHERED: Sometimes;
 
-    /// Sends all in one message; an answer for each.
+    /// Sends all requests in one message. Returns an answer for each.
     fn deliver(
         store: &RemoteStore,
         table: &Bytes,
         requests: Vec<Self>,
     ) -> impl Future<Output = Vec<Result<Self::Answer>>> + Send;
 
-    /// What a request comes to that nobody answers.
+    /// The result of a request without an answer.
     fn unanswered() -> Error;
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Gathered<R: Together> {
     waiting: Mutex<BTreeMap<Bytes, Vec<Waiting<R>>>>,
 }
 
-/// Requests of one caller, and who waits for what becomes of them.
+/// Requests of one caller, with the channel for their results.
 struct Waiting<R: Together> {
     requests: Vec<R>,
     tell: oneshot::Sender<Vec<Result<R::Answer>>>,
@@ -118,7 +118,7 @@ impl<R: Together> Gathered<R> {
         self.waiting().remove(table).unwrap_or_default()
     }
 
-    /// Sends requests to a table together with those of others.
+    /// Sends requests to a table, together with those of other callers.
     pub(crate) async fn send(
         self: &Arc<Self>,
         store: &RemoteStore,
@@ -153,7 +153,7 @@ impl<R: Together> Gathered<R> {
         told.await.unwrap_or_else(|_| unanswered())
     }
 
-    /// Sends what was due then, unless it is too late for that.
+    /// Sends the requests that were due at `due`, unless it is too late for that.
     async fn deliver(
         &self,
         store: RemoteStore,
@@ -162,7 +162,7 @@ impl<R: Together> Gathered<R> {
         due: Duration,
     ) {
         if all.is_empty() {
-            // They went with those before them.
+            // The requests went with the batch before, which was full.
             return;
         }
         let late = self.executor.now() > due + LATE_MAX;

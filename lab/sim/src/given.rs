@@ -1,4 +1,4 @@
-//! A timestamp that reached a client.
+//! Defines the record of a timestamp that reached a client.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use bigtable::Timestamp;
 
 use crate::executor::ProcessId;
 
-/// A timestamp that reached a client: the virtual times of request and arrival, and by whom it was
-/// given.
+/// A timestamp that reached a client: the virtual times of its request and of its arrival, and
+/// the oracle that gave it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Given {
     pub(crate) timestamp: Timestamp,

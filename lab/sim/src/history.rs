@@ -1,45 +1,45 @@
-//! What the clients of a run saw, in the order in which it happened: the checkers' input.
+//! Defines the checkers' input: what the clients of a run saw, in the order in which it happened.
 //!
-//! A version of a cell is identified by the start timestamp of the transaction that wrote it, which
-//! travels in the value, so that a checker needs no value but this.
+//! A version of a cell is identified by the start timestamp of the transaction that wrote it.
+//! The value carries this timestamp, so a checker needs nothing else of the value.
 
 use std::time::Duration;
 
 use bigtable::Timestamp;
 
-/// A cell, by small numbers that order as its names do: table, then row, then column.
+/// A cell, by small numbers that sort as its names do: table, then row, then column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell {
-    /// Which table.
+    /// The number of the table.
     pub table: u8,
-    /// Which row of the table.
+    /// The number of the row in the table.
     pub row: u16,
-    /// Which column of the row.
+    /// The number of the column in the row.
     pub column: u8,
 }
 
 /// One step of a transaction, in program order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// A read, and whose version it returned; `None` if the cell was absent.
+    /// A read, with the writer of the version that it returned.
     Read {
         /// The cell.
         cell: Cell,
-        /// Start timestamp of the version's writer.
+        /// Start timestamp of the version's writer; `None` if the cell was absent.
         writer: Option<Timestamp>,
     },
     /// A scan of one column over rows `from..to` of a table.
     Scan {
-        /// The first cell of the range; its column is the one that was scanned.
+        /// The first cell of the range, in the scanned column.
         from: Cell,
-        /// The row behind the last.
+        /// The row after the last.
         to: u16,
-        /// At most so many rows.
+        /// The maximum number of rows.
         limit: usize,
-        /// What was returned, in order.
+        /// The cells that the scan returned with their writers, in order.
         found: Vec<(Cell, Timestamp)>,
     },
-    /// A buffered write; with `delete` it removes the cell.
+    /// A buffered write.
     Write {
         /// The cell.
         cell: Cell,
@@ -48,14 +48,14 @@ pub enum Op {
     },
 }
 
-/// How a transaction ended, as its client was told.
+/// How a transaction ended, as far as its client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// With a commit timestamp.
     Committed(Timestamp),
-    /// Certainly without effect; also the end of one that wrote nothing.
+    /// Certainly without effect; also the end of a transaction that wrote nothing.
     Aborted,
-    /// The client was not told, or did not live to be told.
+    /// The client received no definite outcome, or died before it did.
     Unknown,
 }
 
@@ -64,24 +64,25 @@ pub enum Outcome {
 pub struct Txn {
     /// Its start timestamp.
     pub start_ts: Timestamp,
-    /// Virtual time at which `begin` was called.
+    /// Virtual time of the call of `begin`.
     pub begin_call: Duration,
-    /// Virtual time at which `begin` returned.
+    /// Virtual time of the return of `begin`.
     pub begin_return: Duration,
-    /// Virtual time at which `commit` returned; `None` if it did not.
+    /// Virtual time of the return of `commit`; `None` if it did not return.
     pub commit_return: Option<Duration>,
     /// The steps, in program order.
     pub ops: Vec<Op>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// A write record that was seen in the store: the cell committed `start_ts` at `commit_ts`.
+/// A write record that was seen in the store: the cell's version `start_ts`, committed at
+/// `commit_ts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
     /// The cell.
     pub cell: Cell,
-    /// Commit timestamp: the record's own time.
+    /// Commit timestamp, which is the record's own time.
     pub commit_ts: Timestamp,
     /// Start timestamp that the record points at.
     pub start_ts: Timestamp,
@@ -92,7 +93,7 @@ pub struct Record {
 /// A run of an observer on a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// Which observer.
+    /// The number of the observer.
     pub observer: u8,
     /// The observed cell.
     pub cell: Cell,
@@ -100,49 +101,50 @@ pub struct Run {
     pub start_ts: Timestamp,
 }
 
-/// What a run left: the transactions, and the store as it was when every lock had been resolved.
+/// The result of a run: its transactions, and the store's contents after every lock was resolved.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// All transactions that got a start timestamp, those of observers too.
+    /// All transactions that received a start timestamp, those of observers included.
     pub txns: Vec<Txn>,
-    /// Every write record that the store ever held, in the order in which it was given them, so
-    /// that garbage collection hides none.
+    /// Every write record that the store ever held, in the order of writing, so that garbage
+    /// collection hides none.
     pub records: Vec<Record>,
     /// Every tomb that the store ever held: (cell, start timestamp).
     pub tombs: Vec<(Cell, Timestamp)>,
-    /// Locks that are left at the end, when nothing runs any more: (cell, start timestamp).
+    /// Locks that are left at the end, when no process runs any more: (cell, start timestamp).
     pub locks: Vec<(Cell, Timestamp)>,
     /// Notifications that are left at the end.
     pub notifications: Vec<(Cell, Timestamp)>,
-    /// Runs of strong observers whose transaction the store shows as committed, in order of
+    /// Runs of strong observers whose transaction committed, as the store shows, in order of
     /// `start_ts`.
     pub runs: Vec<Run>,
-    /// Which (observer, cell) pairs are observed, with the observer's last acknowledgement at the
-    /// end, if any.
+    /// The observed (observer, cell) pairs, each with the observer's last acknowledgement at
+    /// the end, if any.
     pub observed: Vec<(u8, Cell, Option<Timestamp>)>,
-    /// Every timestamp the oracle handed out, with the virtual times of call and return.
+    /// Every timestamp that the oracle handed out, with the virtual times of call and return.
     pub stamps: Vec<(Timestamp, Duration, Duration)>,
-    /// Reads of the past without a transaction: a timestamp that was issued for something else, and
-    /// what was read at it. They are free of the order in real time.
+    /// Reads of the past without a transaction: the timestamp, which was issued for another
+    /// purpose, and the steps. The order in real time does not bind them.
     pub views: Vec<(Timestamp, Vec<Op>)>,
-    /// Records that garbage collection has dropped: (cell, start timestamp).
+    /// Records that garbage collection dropped: (cell, start timestamp).
     pub collected: Vec<(Cell, Timestamp)>,
-    /// Locks that the store let a transaction place in a cell that held its record or tomb, or had
-    /// held it until garbage collection: (cell, start timestamp). Not so where the store has no
-    /// floor and collection had taken both: such a lock counts for nothing there.
+    /// Locks that the store accepted in a cell although it held, or had held, the record or tomb
+    /// of the same transaction: (cell, start timestamp). If the store has no floor, a lock does
+    /// not count once collection has dropped that record or tomb. Such a lock has no effect there.
     pub locked_again: Vec<(Cell, Timestamp)>,
-    /// Records that came again after garbage collection had dropped them: (cell, start timestamp).
+    /// Records that appeared again after garbage collection had dropped them: (cell, start
+    /// timestamp).
     pub revived: Vec<(Cell, Timestamp)>,
-    /// Since when each observer is in the schema: how many of `records`, in their order, the store
-    /// had been given when it stored the first schema that names it.
+    /// Each observer, with the number of `records` that were written before the store received
+    /// the first schema that names the observer.
     pub registered: Vec<(u8, usize)>,
 }
 
-/// What a checker found wrong: the property, and the facts in words.
+/// A defect that a checker found: the property, and the facts in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The property's name, such as `"snapshot read"`.
     pub property: &'static str,
-    /// What was seen, and what should have been.
+    /// The observed facts, and what would have been correct.
     pub facts: String,
 }

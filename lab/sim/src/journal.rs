@@ -1,7 +1,7 @@
-//! What the simulated store applied, row mutation by row mutation: the records and tombs of the
-//! history, and what the protocol's traffic shows to have happened.
+//! Records what the simulated store applied, row mutation by row mutation. The journal has the
+//! records and tombs of the history, and the events that the protocol's traffic proves.
 //!
-//! It only grows, so garbage collection hides nothing from the checkers.
+//! The journal only grows, so garbage collection hides nothing from the checkers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,22 +21,22 @@ pub(crate) struct Journal {
     pub(crate) tombs: BTreeSet<(Cell, Timestamp)>,
     /// The commit timestamp of each committed transaction.
     pub(crate) committed: BTreeMap<Timestamp, Timestamp>,
-    /// Notifications, wherever they lie.
+    /// Notifications, in rows or in tables of their own.
     notified: BTreeSet<(Cell, Timestamp)>,
-    /// Records that came when their cell had no notification at their commit timestamp.
+    /// Records whose cell had no notification at their commit timestamp when they were written.
     pub(crate) unnotified: Vec<Record>,
-    /// Records that garbage collection has dropped: cell and start timestamp.
+    /// Records that garbage collection dropped: cell and start timestamp.
     pub(crate) collected: BTreeSet<(Cell, Timestamp)>,
-    /// Locks where the transaction's record or tomb is, or was.
+    /// Locks in a cell that holds, or held, the record or tomb of the same transaction.
     pub(crate) locked_again: Vec<(Cell, Timestamp)>,
-    /// Records that came again after they had been dropped.
+    /// Records that appeared again after they had been dropped.
     pub(crate) revived: Vec<(Cell, Timestamp)>,
-    /// Tombs that garbage collection has dropped.
+    /// Tombs that garbage collection dropped.
     dropped_tombs: BTreeSet<(Cell, Timestamp)>,
-    /// Whether the store has no floor: copies of prewrites may come after any time.
+    /// True if the store has no floor. Copies of prewrites may then arrive at any later time.
     keeps_prewrites: bool,
     prewrites: Vec<(bytes::Bytes, ConditionalMutation)>,
-    /// How many records there were when the schema first named each observer.
+    /// How many records existed when the schema first named each observer.
     pub(crate) registered: BTreeMap<u8, usize>,
     /// The records by cell and start timestamp.
     written: BTreeSet<(Cell, Timestamp)>,
@@ -45,7 +45,7 @@ pub(crate) struct Journal {
     acknowledged: BTreeMap<Cell, Timestamp>,
 }
 
-/// What is known of a transaction.
+/// The journal's knowledge of a transaction.
 #[derive(Debug)]
 struct Facts {
     owner: ProcessId,
@@ -54,7 +54,7 @@ struct Facts {
     heartbeats: u64,
 }
 
-/// A conditional mutation that was applied, and the circumstances.
+/// A conditional mutation that was applied, with its circumstances.
 pub(crate) struct Applied<'a> {
     pub(crate) table: &'a [u8],
     pub(crate) request: &'a ConditionalMutation,
@@ -63,16 +63,16 @@ pub(crate) struct Applied<'a> {
     pub(crate) now: Duration,
 }
 
-/// What more the store must look up to complete an entry.
+/// A look-up that the store must do to complete an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LookUp {
     Nothing,
-    /// Notifications of these columns were cleared up to these versions.
+    /// Look up these columns: their notifications were cleared up to these versions.
     Cleared(Vec<(bytes::Bytes, Timestamp)>),
 }
 
 impl Journal {
-    /// The journal of a store that has a floor or, `without_floors`, has none.
+    /// Creates the journal of a store with a floor, or of one without if `without_floors` is true.
     pub(crate) fn new(without_floors: bool) -> Self {
         Journal { keeps_prewrites: without_floors, ..Journal::default() }
     }
@@ -111,13 +111,13 @@ impl Journal {
             } else if *family == ROLLBACK {
                 let owner = self.transactions.get(timestamp).map(|facts| facts.owner);
                 let other = owner.filter(|owner| *owner != applied.from);
-                // A tomb in place of a lock: the primary was there to be rolled back.
+                // The tomb replaced a lock, so the primary was still there to be rolled back.
                 if *matched && other.is_some_and(|owner| !is_dead(owner)) {
                     tally.happened(Sometimes::LeaseCleanedLiveOwner);
                 }
-                // A late resolver may put a tomb where nothing is left of the transaction, because
-                // collection has dropped the record of this very cell. It contradicts nothing then:
-                // every lock of the transaction is gone, and one that is placed again is noted.
+                // A late resolver may leave a tomb where collection has dropped the record of
+                // this very cell. The tomb contradicts nothing: every lock of the transaction
+                // is gone, and a lock that is placed again is recorded.
                 let late = !*matched && self.collected.contains(&(cell, *timestamp));
                 if !late {
                     self.tombs.insert((cell, *timestamp));
@@ -132,7 +132,8 @@ impl Journal {
         }
     }
 
-    /// One of the prewrites of whose cells collection has dropped a record.
+    /// Returns one of the prewrites for a cell whose record collection has dropped, if there
+    /// is any.
     pub(crate) fn ghost(
         &self,
         pick: impl FnOnce(usize) -> usize,
@@ -153,7 +154,7 @@ impl Journal {
         late.get(pick(late.len())).map(|late| (*late).clone())
     }
 
-    /// Notes which records a mutation drops.
+    /// Records the write records and tombs that a mutation drops.
     fn collect(&mut self, applied: &Applied<'_>, effect: &[Mutation]) {
         for mutation in effect {
             let Mutation::Delete { family, qualifier, time } = mutation else { continue };
@@ -180,7 +181,7 @@ impl Journal {
         }
     }
 
-    /// Counts timestamps that came from two oracles.
+    /// Counts transactions whose start and commit timestamps came from different oracles.
     pub(crate) fn count_failovers(&self, stamps: &[Given], tally: &Tally) {
         let by: BTreeMap<_, _> = stamps.iter().map(|given| (given.timestamp, given.by)).collect();
         for (start_ts, commit_ts) in &self.committed {
@@ -274,7 +275,7 @@ fn sets(mutation: &Mutation, of: &Family) -> bool {
     matches!(mutation, Mutation::Set { family, .. } if family == of)
 }
 
-/// The lifetime in a lock record: tag, version, flags, owner, wall time, lifetime.
+/// Reads the lifetime from a lock record: tag, version, flags, owner, wall time, lifetime.
 fn lifetime(lock: &[u8]) -> Duration {
     let bytes = lock.get(27..31).and_then(|bytes| bytes.try_into().ok());
     Duration::from_millis(u64::from(bytes.map_or(0, u32::from_be_bytes)))

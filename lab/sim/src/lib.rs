@@ -1,5 +1,5 @@
-//! Seeded, deterministic simulation of the shipped protocol: one thread, virtual time, faults, and
-//! checkers of what came out.
+//! Simulates the shipped protocol deterministically, from a seed: one thread, virtual time,
+//! faults, and checkers of the result.
 //!
 //! ```text
 //!   workload  clients and observers, written against the core's own API
@@ -68,7 +68,7 @@ pub use watching::Events;
 
 use history::{Finding, History};
 
-/// What the checkers find wrong with a history.
+/// Returns what the checkers find wrong with a history.
 fn findings(history: &History) -> Vec<Finding> {
     check::check(history)
 }

@@ -1,7 +1,8 @@
-//! The simulated lock service: a server process over [`ProcessLocks`], and what clients hold.
+//! Simulates the lock service: a server process over [`ProcessLocks`], and its clients.
 //!
-//! Tokens live as long as sessions: that of a dead process ends after a time-out; that of a living
-//! one may be lost, and is made again a while later. A restart forgets everything.
+//! Liveness tokens live as long as sessions. The token of a dead process ends after a
+//! time-out. A live process may lose its token, and registers it again some time later. A
+//! restart of the server forgets all tokens and locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,7 +22,7 @@ use crate::transport::{ReplyTo, Server, Transport};
 
 const READY: &str = "the lock service in memory answers at once";
 
-/// The server.
+/// The server process of the lock service.
 pub(crate) struct LockServer {
     pub(crate) process: ProcessId,
     runtime: Arc<ProcessRuntime>,
@@ -55,8 +56,8 @@ impl LockServer {
         locked(&self.state)
     }
 
-    /// Ends the sessions of a process, after a while if it is dead; a living one makes new ones
-    /// then.
+    /// Ends the sessions of a process. If the process is dead, they end after the delay. If it
+    /// lives, they end now, and it registers again after the delay.
     pub(crate) fn end_sessions(self: &Arc<Self>, of: ProcessId, after: Duration) {
         if self.executor().is_dead(of) {
             let server = self.clone();
@@ -72,7 +73,7 @@ impl LockServer {
         });
     }
 
-    /// Forgets everything; who lives makes a new session after a while.
+    /// Forgets everything; live processes register again after a while.
     pub(crate) fn restart(self: &Arc<Self>, after: Duration) {
         let sessions = {
             let mut state = self.state();
@@ -95,7 +96,7 @@ impl LockServer {
     }
 
     fn register(&self, process: ProcessId, owner: Incarnation) {
-        // A late request of a process that has died makes no session.
+        // A late request of a dead process creates no session.
         if !self.executor().is_dead(process) {
             let mut state = self.state();
             state.sessions.entry(process).or_default().insert(owner);
@@ -133,7 +134,7 @@ impl LockServer {
     }
 }
 
-/// The server as the network knows it.
+/// The server as the network reaches it.
 #[derive(Debug)]
 pub(crate) struct LockEndpoint(pub(crate) Arc<LockServer>);
 
@@ -145,7 +146,7 @@ impl Server for LockEndpoint {
     }
 }
 
-/// The lock service, seen from one process.
+/// The lock service as one process reaches it.
 pub(crate) struct RemoteLocks {
     pub(crate) process: ProcessId,
     pub(crate) transport: Transport,

@@ -1,7 +1,8 @@
-//! Transactions that write their own start timestamps and keep a history of what they saw.
+//! Runs transactions that write their own start timestamps, and keeps a history of their reads
+//! and outcomes.
 //!
-//! Time is a counter that every event of the history advances, so that what happened before what is
-//! never in doubt.
+//! Time is a counter that every event of the history advances, so the order of events is never
+//! in doubt.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -23,22 +24,22 @@ pub(crate) enum Step {
     Write(Cell),
 }
 
-/// The cell of a table and a row.
+/// Returns the cell of a table and a row.
 pub(crate) const fn cell(table: u8, row: u16) -> Cell {
     Cell { table, row, column: 0 }
 }
 
-/// The name of a table.
+/// Returns the name of a table.
 pub(crate) fn table_name(table: u8) -> String {
     format!("t{table}")
 }
 
-/// The name of a row.
+/// Returns the name of a row.
 pub(crate) fn row_name(row: u16) -> String {
     format!("r{row}")
 }
 
-/// What happened so far; clones share it.
+/// The history so far; clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log {
     state: Arc<Mutex<State>>,
@@ -61,7 +62,7 @@ impl Log {
         Duration::from_nanos(state.events)
     }
 
-    /// Runs a transaction of these steps. What it saw and how it ended goes into the history, also
+    /// Runs a transaction of these steps. Its reads and its outcome go into the history, also
     /// when it is dropped on the way. Returns its commit timestamp, if it wrote anything.
     pub(crate) async fn transaction(
         &self,
@@ -113,14 +114,14 @@ impl Log {
         Ok(result?).map(|commit_ts| writes.then_some(commit_ts))
     }
 
-    /// How the transaction of this start timestamp ended, as far as its client was told.
+    /// Returns how the transaction with this start timestamp ended, as far as its client knows.
     pub(crate) fn outcome(&self, start_ts: Timestamp) -> Option<Outcome> {
         let state = self.state();
         let txn = state.history.txns.iter().find(|txn| txn.start_ts == start_ts);
         txn.map(|txn| txn.outcome)
     }
 
-    /// Adds the transaction of an observer, which its worker began and will commit.
+    /// Adds an observer's transaction, which the worker began and will commit.
     pub(crate) fn add_run(&self, start_ts: Timestamp, ops: Vec<Op>) {
         let (begin_call, begin_return) = (Duration::ZERO, self.tick());
         let (commit_return, outcome) = (None, Outcome::Unknown);
@@ -128,7 +129,8 @@ impl Log {
         self.state().history.txns.push(txn);
     }
 
-    /// What every transaction saw and was told, in order of start timestamps; not when.
+    /// Returns the steps and outcomes of all transactions in order of start timestamps,
+    /// without times.
     pub(crate) fn seen(&self) -> Vec<(Timestamp, String)> {
         let state = self.state();
         let of = |txn: &Txn| (txn.start_ts, format!("{:?} {:?}", txn.ops, txn.outcome));
@@ -137,7 +139,7 @@ impl Log {
         seen
     }
 
-    /// The history, with what the store holds at its end.
+    /// Returns the history, completed with what the store holds at its end.
     pub(crate) fn history(&self, dump: &Dump) -> History {
         let mut history = self.state().history.clone();
         for record in &dump.records {
@@ -155,12 +157,12 @@ impl Log {
     }
 }
 
-/// The writer that a value names.
+/// Returns the writer that a value names.
 pub(crate) fn written_by(value: &[u8]) -> Option<Timestamp> {
     Timestamp::new(std::str::from_utf8(value).ok()?.parse().ok()?)
 }
 
-/// The cell of these names; acknowledgements are column 1.
+/// Returns the cell with these names; acknowledgements are column 1.
 fn numbered(cell: &RawCell) -> Option<Cell> {
     let row = std::str::from_utf8(cell.row.as_bytes()).ok()?;
     Some(Cell {
@@ -170,7 +172,7 @@ fn numbered(cell: &RawCell) -> Option<Cell> {
     })
 }
 
-/// The raw name of a cell.
+/// Returns the raw name of a cell.
 pub(crate) fn raw(cell: Cell) -> RawCell {
     RawCell {
         table: table_name(cell.table),
@@ -179,7 +181,7 @@ pub(crate) fn raw(cell: Cell) -> RawCell {
     }
 }
 
-/// Opens the tables that cells lie in.
+/// Opens the tables of these cells.
 pub(crate) async fn open_tables(client: &Client, cells: &[Cell]) -> Result<Vec<Table>> {
     let mut tables = Vec::new();
     for cell in cells {
@@ -188,7 +190,7 @@ pub(crate) async fn open_tables(client: &Client, cells: &[Cell]) -> Result<Vec<T
     Ok(tables)
 }
 
-/// An oracle that notes every timestamp it hands out.
+/// An oracle that records every timestamp it hands out.
 #[derive(Debug)]
 pub(crate) struct LoggedOracle {
     pub(crate) inner: Arc<dyn Oracle>,

@@ -1,4 +1,5 @@
-//! The command `percolator-sim`: runs many seeds, or replays one.
+//! Implements the command `percolator-sim`, which runs, replays and minimises seeds, and runs
+//! the other checks of the protocol.
 
 #![allow(clippy::print_stdout, reason = "printing is what this program is for")]
 
@@ -15,10 +16,10 @@ use batch::Seeds;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The exit code when a run shows something wrong.
+/// The exit code of a command that found something wrong.
 const FOUND: u8 = 3;
 
-/// Simulates Percolator with faults, every choice drawn from a seed, and checks what comes out.
+/// Simulates Percolator with faults, every choice drawn from a seed, and checks the results.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -28,17 +29,18 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs seeds, each in a world of its own, and prints what happened in them; before them those
-    /// that once showed something. Exits with 3 when anything is found wrong, or when something
-    /// that must happen sometimes never did in a batch of a thousand seeds or more.
+    /// Runs seeds, each in a world of its own, and prints the findings and the sums over all
+    /// of them. The seeds recorded as regressions run first. Exits with 3 when anything is
+    /// found wrong. Exits with 3, too, when something that must happen sometimes never did in
+    /// a thousand seeds or more.
     ///
-    /// One of the lines is a hash of all histories of the range. The hash is the same for each
+    /// The output has a hash of all histories of the range. The hash is the same for each
     /// number of jobs, and on each machine.
     Run {
-        /// The seeds: `A..B`, B excluded.
+        /// The range of seeds, `A..B`, B excluded.
         #[arg(long, default_value = "0..1000")]
         seeds: Seeds,
-        /// How many run at once; one for each core unless told otherwise.
+        /// How many seeds run at the same time; by default one for each core.
         #[arg(long)]
         jobs: Option<usize>,
     },
@@ -54,15 +56,15 @@ enum Command {
         /// Leaves a part of the seed's world out; may be given several times.
         #[arg(long)]
         without: Vec<Part>,
-        /// At most so many pieces of work.
+        /// The maximum number of pieces of work.
         #[arg(long)]
         transactions: Option<u64>,
-        /// At most so many clients at once.
+        /// The maximum number of clients at the same time.
         #[arg(long)]
         clients: Option<u64>,
     },
-    /// Leaves out of a failing seed's world whatever the finding does not need, and prints the
-    /// command that replays what is left. Exits with 3 when the seed shows nothing.
+    /// Leaves out of a failing seed's world the parts that the finding does not need, and
+    /// prints the command that replays the rest. Exits with 3 when the seed has no finding.
     Minimise {
         /// The seed.
         #[arg(long)]
@@ -71,31 +73,31 @@ enum Command {
     /// Plays every crash, and every late or lost message, of a transaction of three cells, alone
     /// and in pairs. Exits with 3 when any case ends inconsistently.
     CrashPoints,
-    /// Explores small models of the protocol to exhaustion. Exits with 3 when one shows something
-    /// wrong, or is not exhausted.
+    /// Explores small models of the protocol to exhaustion. Exits with 3 when a model shows a
+    /// defect, or is not exhausted.
     Model,
-    /// Runs the core over the store on disk, with threads, and judges what they saw. Exits with 3
-    /// when anything is found wrong. What is drawn follows from the seed; how the threads meet does
-    /// not.
+    /// Runs the core over the store on disk, with threads, and checks what the threads saw.
+    /// Exits with 3 when anything is found wrong. The work is drawn from the seed; the
+    /// interleaving of the threads is not.
     Threads {
-        /// For how long, in seconds.
+        /// The duration of the run, in seconds.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
         /// The seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Without this defence.
+        /// The name of a defence to switch off.
         #[cfg(mutants)]
         #[arg(long)]
         mutant: Option<String>,
     },
-    /// Switches off one defence after the other, and prints what misses it. Exits with 3 when
-    /// nothing does.
+    /// Switches off one defence after the other, and prints the check that notices. Exits with
+    /// 3 when the loss of a defence goes unnoticed.
     Mutants {
-        /// How many seeds a mutant is looked for with.
+        /// How many seeds are tried for each mutant.
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
-        /// Only these; all unless told otherwise.
+        /// The mutants to try; by default all.
         names: Vec<String>,
     },
     /// Looks for one mutant.

@@ -1,8 +1,8 @@
-//! Finding out what a seed's finding needs: parts of its world are left out one at a time, and its
-//! work is cut short, as long as the same finding stays.
+//! Finds out which parts of its world a seed's finding needs. It leaves out parts one at a
+//! time, and shortens the work, as long as the same finding stays.
 //!
-//! The result is small, not the smallest there is: with every part that goes the rest of the run
-//! changes, too.
+//! The result is small, but not always the smallest possible: leaving out a part also changes
+//! the rest of the run.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,19 @@ use crate::report::Report;
 use crate::restrictions::{Part, Restrictions};
 use crate::run::run_with;
 
-/// What is left of a failing seed.
+/// The smallest failing world that was found.
 #[derive(Debug)]
 pub struct Minimal {
-    /// What can be left out.
+    /// The parts that are left out, and the bounds of the work.
     pub restrictions: Restrictions,
-    /// The run that is left.
+    /// The run with these restrictions.
     pub report: Report,
-    /// How many runs it took.
+    /// How many runs the search took.
     pub runs: u64,
 }
 
-/// Leaves out of a seed's world whatever the finding does not need; `None` if the seed shows
-/// nothing. The same finding is one of the property that fails first.
+/// Leaves out of a seed's world everything that the finding does not need. Returns `None` if the
+/// seed has no finding. A finding counts as the same if it is of the property that failed first.
 pub fn minimise(seed: u64) -> Option<Minimal> {
     let report = run_with(seed, &Restrictions::default(), false);
     let property = report.findings.first()?.property;
@@ -30,7 +30,7 @@ pub fn minimise(seed: u64) -> Option<Minimal> {
     Some(minimise_by(seed, same))
 }
 
-/// As [`minimise`], for whatever `stays` looks for; the whole world has to show it.
+/// Minimises as [`minimise`] does, for any condition `stays` that holds for the whole world.
 fn minimise_by(seed: u64, stays: impl Fn(&Report) -> bool) -> Minimal {
     let report = run_with(seed, &Restrictions::default(), false);
     let mut search = Search {
@@ -38,7 +38,7 @@ fn minimise_by(seed: u64, stays: impl Fn(&Report) -> bool) -> Minimal {
         stays,
         best: Minimal { restrictions: Restrictions::default(), report, runs: 1 },
     };
-    // What one part needed may not be needed once another is gone.
+    // A part may become dispensable once another one is left out, hence the repetition.
     while search.leave_out_parts() {}
     search.cut_short(|restrictions| &mut restrictions.clients_max, 8);
     let begun = search.best.report.totals.transactions;
@@ -54,7 +54,8 @@ struct Search<S> {
 }
 
 impl<S: Fn(&Report) -> bool> Search<S> {
-    /// Whether the finding stays with these restrictions; then they are the best so far.
+    /// Returns whether the finding stays with these restrictions. If it does, they are the
+    /// best so far.
     fn holds(&mut self, restrictions: Restrictions) -> bool {
         let report = run_with(self.seed, &restrictions, false);
         self.best.runs += 1;
@@ -76,7 +77,7 @@ impl<S: Fn(&Report) -> bool> Search<S> {
         any
     }
 
-    /// Bisects a bound from one up to `max`.
+    /// Bisects a bound between one and `max`.
     fn cut_short(&mut self, bound: impl Fn(&mut Restrictions) -> &mut Option<u64>, max: u64) {
         let (mut low, mut high) = (1, max);
         while low < high {
@@ -102,7 +103,7 @@ mod tests {
         assert!(!without.contains(&"kills".parse().unwrap()), "{without:?}");
         assert!(without.contains(&"partitions".parse().unwrap()), "{without:?}");
         assert_eq!(minimal.restrictions.clients_max, Some(1));
-        // The command that is printed shows the same run.
+        // The printed command shows the same run.
         let again = run_with(minimal.report.seed, &minimal.restrictions, false);
         assert_eq!(again.hash, minimal.report.hash);
         assert!(killed(&again));

@@ -1,14 +1,14 @@
-//! Switching off one defence after the other, to see that each is missed.
+//! Switches off one defence after the other, to see that a check notices the loss of each.
 //!
-//! The switches exist only in a build with `--cfg mutants`, which this command makes for itself, in
-//! a target directory of its own. A mutant that no random run can be expected to show has a test of
-//! its own, and is left to that; all of the store on disk have one, because the simulator runs no
-//! line of it. Every other one goes through random seeds, then through all crash points, then
-//! through the small models, until something is found wrong.
+//! The switches exist only in a build with `--cfg mutants`, which this command makes for itself,
+//! in a target directory of its own. A mutant that random runs cannot be expected to show names a
+//! test, and only that test looks for it. All mutants of the store on disk name one, because the
+//! simulator runs no line of that store. Every other mutant goes through random seeds, then
+//! through all crash points, then through the small models, until something is found.
 //!
-//! What counts is the hazard: a world that the mutant keeps from ever beginning shows nothing, and
-//! a search that does not end in its time is an error. A test that no longer ends has failed: it
-//! takes milliseconds with every defence in place.
+//! Only the hazard itself counts as a catch. A world that cannot start because of the mutant
+//! shows nothing. A search that exceeds its time is an error. A test that exceeds its time has
+//! failed, since it takes milliseconds with every defence in place.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -26,20 +26,20 @@ use clap::ValueEnum;
 #[cfg(mutants)]
 use percolator_sim::{check::property, history::Finding};
 
-/// How long one child may take.
+/// The time limit of one child process.
 const CHILD_MAX: Duration = Duration::from_secs(600);
-/// So many of the properties that fail in a seed are named.
+/// How many of the properties that fail in a seed are named.
 #[cfg(mutants)]
 const PROPERTIES_MAX: usize = 3;
-/// How long a test may take; with every defence in place hardly any takes a second.
+/// The time limit of a test; with every defence in place hardly any takes a second.
 const TEST_MAX: Duration = Duration::from_secs(30);
-/// The variable by which the tests are told which defence is off.
+/// The environment variable that names the defence to switch off in a test.
 const TEST_VARIABLE: &str = "PERCOLATOR_MUTANT";
 
 /// A crate whose defences can be switched off.
 struct Mutated {
     package: &'static str,
-    /// Where its tests are, as cargo is told.
+    /// The arguments for cargo that select the crate's tests.
     targets: &'static [&'static str],
     mutants: &'static [Mutant],
 }
@@ -55,11 +55,11 @@ const CRATES: [Mutated; 3] = [
         targets: &["--lib", "--test", "suite"],
         mutants: bigtable_fjall::mutants::ALL,
     },
-    // None of them has a test.
+    // The simulator's mutants name no tests.
     Mutated { package: "percolator-sim", targets: &[], mutants: percolator_sim::mutated::ALL },
 ];
 
-/// By what means a mutant is looked for.
+/// A means of looking for a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Means {
     /// Random seeds.
@@ -74,7 +74,7 @@ pub(crate) enum Means {
 #[derive(Debug, Clone)]
 struct Caught {
     by: String,
-    /// How many seeds it took; `None` when no seed did.
+    /// How many seeds it took; `None` if no seed caught it.
     seeds: Option<u64>,
 }
 
@@ -83,23 +83,24 @@ struct Caught {
 enum Tested {
     Passed,
     Failed,
-    /// It was still running when its time was up.
+    /// The test was still running at its time limit.
     NoEnd,
 }
 
-/// The build with the switches.
+/// The build that has the switches.
 struct Build {
     workspace: PathBuf,
     target: PathBuf,
     flags: String,
-    /// The programs that hold the tests of each crate, in the order of [`CRATES`].
+    /// The programs with the tests of each crate, in the order of [`CRATES`].
     tests: Vec<Vec<PathBuf>>,
-    /// The means that find nothing with every defence in place.
+    /// The means that were checked to find nothing with every defence in place.
     unmutated: Mutex<BTreeMap<Means, ()>>,
 }
 
-/// Goes through all mutants, or those named, and prints a table, each row as soon as it is known;
-/// whether every one was caught, and nothing was found with every defence in place.
+/// Goes through the named mutants, or all if none is named. Prints a table, each row as soon
+/// as it is known. Returns true if every mutant was caught; an error if something was found
+/// with every defence in place.
 pub(crate) fn run(seeds: u64, only: &[String]) -> anyhow::Result<bool> {
     let started = Instant::now();
     let all =
@@ -160,7 +161,7 @@ impl Build {
         Ok(())
     }
 
-    /// Runs cargo, quietly unless it fails; what it said.
+    /// Runs cargo, quietly unless it fails. Returns its messages.
     fn cargo(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let (command, rest) = arguments.split_first().context("no command for cargo")?;
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -174,8 +175,8 @@ impl Build {
         Ok(text)
     }
 
-    /// Looks for mutants, each given with the position of its crate, several at once; how many were
-    /// caught.
+    /// Looks for several mutants at a time, each given with the position of its crate. Returns
+    /// how many were caught.
     fn catch_all(&self, wanted: &[(usize, &'static Mutant)], seeds: u64) -> anyhow::Result<usize> {
         let (next, caught) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failure = Mutex::new(None);
@@ -201,7 +202,7 @@ impl Build {
 
     fn catch(&self, of: usize, mutant: &Mutant, seeds: u64) -> anyhow::Result<Option<Caught>> {
         if let Some(test) = mutant.test {
-            // The test must pass before its failure says anything.
+            // The test must pass with every defence in place, or its failure would prove nothing.
             if self.run_test(of, test, None)? != Tested::Passed {
                 bail!("{test} does not pass with every defence in place");
             }
@@ -222,7 +223,7 @@ impl Build {
         Ok(None)
     }
 
-    /// Runs a test of a crate, with a defence off or with none.
+    /// Runs a test of a crate, with one defence off or with none.
     fn run_test(&self, of: usize, test: &str, mutant: Option<&Mutant>) -> anyhow::Result<Tested> {
         let package = CRATES[of].package;
         let directory = self.workspace.join("crates").join(package);
@@ -292,7 +293,7 @@ impl Build {
     }
 }
 
-/// Waits for a child, and ends it when its time is up.
+/// Waits for a child, and kills it at the time limit.
 fn ends_within(child: &mut Child, limit: Duration) -> anyhow::Result<Option<ExitStatus>> {
     let started = Instant::now();
     while started.elapsed() < limit {
@@ -306,7 +307,7 @@ fn ends_within(child: &mut Child, limit: Duration) -> anyhow::Result<Option<Exit
     Ok(None)
 }
 
-/// Switches off the defence of this name, if one is given.
+/// Switches off the defence with this name, if a name is given.
 #[cfg(mutants)]
 pub(crate) fn switch_off(mutant: Option<&str>) -> anyhow::Result<()> {
     match mutant {
@@ -321,8 +322,8 @@ pub(crate) fn switch_off(mutant: Option<&str>) -> anyhow::Result<()> {
     }
 }
 
-/// What the child does: looks for one mutant, and prints on one line what found it. What was found
-/// in words goes to standard error.
+/// Looks for one mutant, in the child process, and prints on one line what caught it. Findings
+/// go to standard error in words.
 #[cfg(mutants)]
 pub(crate) fn look(mutant: Option<&str>, means: Means, seeds: u64) -> anyhow::Result<bool> {
     switch_off(mutant)?;
@@ -343,8 +344,8 @@ pub(crate) fn look(mutant: Option<&str>, means: Means, seeds: u64) -> anyhow::Re
     Ok(true)
 }
 
-/// Stops at the first seed that shows anything, and names properties that fail in it. A world
-/// that did not get as far as its storm shows nothing.
+/// Stops at the first seed with a finding, and names properties that fail in it. A world that
+/// did not reach its storm does not count.
 #[cfg(mutants)]
 #[allow(clippy::print_stderr, reason = "for whoever runs the child by hand")]
 fn look_by_seeds(seeds: u64) -> (String, Option<u64>) {
@@ -353,7 +354,8 @@ fn look_by_seeds(seeds: u64) -> (String, Option<u64>) {
             return ("panic".to_owned(), Some(seed + 1));
         };
         let mut findings = report.findings;
-        // `explain` is not mutated with the reader, so both differ: no harm is shown by that.
+        // `explain` has no such switch, so it differs from the mutated reader. The difference
+        // is no harm.
         findings.retain(|finding| finding.property != property::EXPLAINED);
         findings.iter().for_each(|f| eprintln!("seed {seed}: {}: {}", f.property, f.facts));
         let mut properties: Vec<&str> = Vec::new();
@@ -370,7 +372,7 @@ fn look_by_seeds(seeds: u64) -> (String, Option<u64>) {
     (String::new(), Some(seeds))
 }
 
-/// `None` when it panics.
+/// Runs the work; `None` if it panics.
 #[cfg(mutants)]
 fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).ok()

@@ -1,6 +1,6 @@
-//! The names of what a run works on: numbers in the history, byte strings in the store.
+//! Names what a run works on: numbers in the history, byte strings in the store.
 //!
-//! Row keys hold 0x00 and 0xFF, so that the key encodings of the protocol meet them (H65).
+//! Row keys contain 0x00 and 0xFF, which test the protocol's key encodings (H65).
 
 use bigtable::{Family, RowKey, Timestamp};
 use percolator_core::Column;
@@ -12,7 +12,7 @@ pub(crate) const WRITE: Family = Family::from_static("write");
 pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
 pub(crate) const NOTIFY: Family = Family::from_static("notify");
 
-/// What the name of a table of notifications begins with, where they lie apart.
+/// The prefix of a table of notifications, where notifications are in tables of their own.
 pub(crate) const NOTIFY_TABLE: &str = "percolator.notify.";
 
 /// The tables of a run.
@@ -38,16 +38,16 @@ pub(crate) const COLUMNS: [Column; 12] = [
 pub(crate) const OBSERVERS: [&str; 12] =
     ["o0", "o1", "o2", "o3", "o4", "o5", "o6", "o7", "o8", "o9", "oa", "ob"];
 
-/// The number of the column in which observer 0 acknowledges; the others' follow.
+/// The number of the column in which observer 0 acknowledges; those of the others follow.
 pub(crate) const ACK: u8 = 128;
 
-/// The key of a row.
+/// Returns the key of a row.
 pub(crate) fn row_key(row: u16) -> RowKey {
     let [high, low] = row.to_be_bytes();
     RowKey::from(&[b'r', high, low][..])
 }
 
-/// The number of the row with this key.
+/// Returns the number of the row with this key.
 pub(crate) fn row_number(key: &RowKey) -> Option<u16> {
     match key.as_bytes() {
         [b'r', high, low] => Some(u16::from_be_bytes([*high, *low])),
@@ -55,13 +55,14 @@ pub(crate) fn row_number(key: &RowKey) -> Option<u16> {
     }
 }
 
-/// Whether this is the row of Percolator's own tables that holds the observer schema.
+/// Returns whether this row of Percolator's own tables holds the observer schema.
 pub(crate) fn is_schema(table: &[u8], row: &RowKey) -> bool {
     table == b"percolator.system" && row.as_bytes() == b"observers"
 }
 
-/// The observers that a stored schema names: its version and their count, then of each its flags
-/// and, behind their lengths, table, column and name.
+/// Returns the observers that a stored schema names. A schema consists of its version, the
+/// count of observers, and for each observer its flags, table, column and name. Each string
+/// has its length before it.
 pub(crate) fn observers(schema: &[u8]) -> Vec<u8> {
     let mut left = schema.get(12..).unwrap_or_default();
     let mut all = Vec::new();
@@ -81,7 +82,7 @@ pub(crate) fn observers(schema: &[u8]) -> Vec<u8> {
     all
 }
 
-/// The number of the table of this name; `None` for Percolator's own.
+/// Returns the number of the table with this name; `None` for Percolator's own tables.
 pub(crate) fn table_number(name: &[u8]) -> Option<u8> {
     match name {
         [b't', digit @ b'0'..=b'9'] => Some(digit - b'0'),
@@ -89,12 +90,12 @@ pub(crate) fn table_number(name: &[u8]) -> Option<u8> {
     }
 }
 
-/// The number of the table whose notifications lie in the table of this name.
+/// Returns the number of the table whose notifications are in the table with this name.
 pub(crate) fn notify_table_number(name: &[u8]) -> Option<u8> {
     table_number(name.strip_prefix(NOTIFY_TABLE.as_bytes())?)
 }
 
-/// The number of the column of this name.
+/// Returns the number of the column with this name.
 pub(crate) fn column_number(name: &[u8]) -> Option<u8> {
     match name {
         [b'f', b':', letter @ b'a'..=b'l'] => Some(letter - b'a'),
@@ -107,22 +108,23 @@ pub(crate) fn column_number(name: &[u8]) -> Option<u8> {
     }
 }
 
-/// The cell of these names, if it is one of the run's.
+/// Returns the cell with these names, if it is one of the run's.
 pub(crate) fn cell(table: &[u8], row: &RowKey, column: &[u8]) -> Option<Cell> {
     let (table, row) = (table_number(table)?, row_number(row)?);
     Some(Cell { table, row, column: column_number(column)? })
 }
 
-/// The cell that a notification under these names is about, wherever it lies.
+/// Returns the cell that a notification is about, whether it is in the cell's row or in a
+/// table of notifications.
 pub(crate) fn notified_cell(table: &[u8], row: &RowKey, column: &[u8]) -> Option<Cell> {
     let Some(table) = table.strip_prefix(NOTIFY_TABLE.as_bytes()) else {
         return cell(table, row, column);
     };
-    // Without its shard.
+    // The first byte of the row is the shard.
     cell(table, &row.as_bytes().get(1..)?.into(), column)
 }
 
-/// The value of a cell: its writer's start timestamp, and what the workload keeps there.
+/// Returns the value of a cell: its writer's start timestamp, then the workload's part.
 pub(crate) fn value(writer: Timestamp, body: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(8 + body.len());
     value.extend_from_slice(&writer.as_u64().to_be_bytes());
@@ -130,7 +132,7 @@ pub(crate) fn value(writer: Timestamp, body: &[u8]) -> Vec<u8> {
     value
 }
 
-/// The writer and the body of a value.
+/// Returns the writer and the workload's part of a value.
 pub(crate) fn parse_value(value: &[u8]) -> Option<(Timestamp, &[u8])> {
     let (writer, body) = value.split_first_chunk::<8>()?;
     Some((Timestamp::new(u64::from_be_bytes(*writer))?, body))

@@ -1,4 +1,4 @@
-//! Whatever goes wrong beyond single messages: each kind of fault has a task of its own, which
+//! Causes the faults beyond single messages. Each kind of fault has a task of its own, which
 //! strikes at random intervals until the world is healed.
 
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn note(world: &World, fault: Fault, of: ProcessId) {
     });
 }
 
-/// A process of any kind.
+/// Returns a process of any kind.
 fn anybody(world: &World) -> Option<ProcessId> {
     match world.between(0, 7) {
         0 => Some(world.store.process),
@@ -136,8 +136,8 @@ async fn fail_write(world: Arc<World>) {
     world.store.restart();
 }
 
-/// The store's machine loses its power, mostly after a lull in which an oracle that stands by keeps
-/// the record that it saw.
+/// Cuts the power of the store's machine. In worlds with oracles that stand by, a lull
+/// precedes most cuts: one such oracle keeps the record that it saw before.
 async fn cut_power(world: Arc<World>) {
     let lull = if world.swarm.stand_by && !world.one_in(3) { lull(&world).await } else { None };
     if !world.is_healed() {
@@ -146,7 +146,7 @@ async fn cut_power(world: Arc<World>) {
         world.sleep_ms(world.between(1, 300)).await;
         world.store.restart();
         if world.one_in(4) {
-            // Once more before the silence is over.
+            // The store is killed once more before its silence is over.
             world.sleep_ms(world.between(0, 1000)).await;
             if !world.is_healed() {
                 kill_store(world.clone()).await;
@@ -166,12 +166,12 @@ async fn cut_power(world: Arc<World>) {
     }
 }
 
-/// A while in which renewals of the oracle's lease are all that is written.
+/// A time in which only renewals of the oracle's lease are written.
 struct Lull {
     leader: ProcessId,
-    /// An oracle that stands by, and is paused.
+    /// A paused oracle that stands by.
     stands_by: ProcessId,
-    /// Whether the leader cannot reach the store any more.
+    /// Whether the leader is cut off from the store.
     cut_off: bool,
 }
 
@@ -183,9 +183,10 @@ struct Lull {
 ///   store                     R2 to R5 stay unsynced        lost
 /// ```
 ///
-/// Nobody else reaches the store: any change that is synced would take the renewals to the disk.
-/// Nobody else reaches the leader: a renewal that extends the window is synced. When the store
-/// answers again the leader is mostly cut off from it, or it would write over R1 first.
+/// No other process reaches the store, because any synced change would sync the renewals, too.
+/// No other process reaches the leader, because a renewal that extends the window is synced.
+/// When the store answers again, the leader is mostly cut off from it. Otherwise the leader
+/// would write over R1 first.
 async fn lull(world: &World) -> Option<Lull> {
     let (leader, _) = world.oracles.leader()?;
     if world.oracles.beside(leader).is_none() {
@@ -276,7 +277,8 @@ fn ghost(world: &World) {
     world.store.ghost(|count| world.between(0, count as u64 - 1) as usize);
 }
 
-/// The floor goes up, behind a random number of timestamps, also where nobody collects.
+/// Raises the floor to a timestamp up to 60 below the latest, also in worlds that collect no
+/// garbage.
 async fn raise_floors(world: Arc<World>, interval: Duration) {
     let collector = world.new_process();
     let client = world.client(&collector).await;
@@ -289,7 +291,7 @@ async fn raise_floors(world: Arc<World>, interval: Duration) {
         let behind = world.between(0, 60);
         let floor = Timestamp::new(latest.as_u64().saturating_sub(behind)).unwrap_or(latest);
         note(&world, Fault::FloorRaised, collector.process);
-        // A raise that is lost is made up for by the next.
+        // A lost raise does no harm, because the next one follows soon.
         drop(client.services().store.raise_floor(floor).await);
     }
 }

@@ -1,9 +1,9 @@
-//! The simulated oracle: processes that lead in turn, and what clients hold.
+//! Simulates the oracle: processes that lead in turn, and their clients.
 //!
-//! Each is the core's own oracle over the simulated store: in half of the worlds one that takes
-//! over at once ([`WindowOracle::lead`]), in the others an [`OracleNode`], which stands by until
-//! nobody leads. Clients know several addresses and may ask any of them: a deposed oracle that
-//! wakes must defend itself.
+//! Each process runs the core's own oracle over the simulated store. In half of the worlds it
+//! takes over immediately ([`WindowOracle::lead`]). In the others it is an [`OracleNode`],
+//! which stands by until no process leads. Clients know several addresses and may send to any
+//! of them, so a deposed oracle that wakes up must defend itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::process::ProcessRuntime;
 use crate::remote_store::RemoteStore;
 use crate::transport::{ReplyTo, Server, Transport};
 
-/// How many oracles clients know of.
+/// How many oracles clients know.
 const KNOWN_MAX: usize = 3;
 
 /// How long a client tries to get an answer.
@@ -37,16 +37,16 @@ pub(crate) struct OracleServer {
     part: Part,
 }
 
-/// The part that an oracle process takes.
+/// The way in which an oracle process comes to lead.
 enum Part {
-    /// It takes over as soon as it can.
+    /// Takes over as soon as it can.
     Rival(Mutex<Option<Arc<WindowOracle>>>),
-    /// One of several, of which the core says who leads.
+    /// Is one of several nodes, and the core decides which of them leads.
     Node(Arc<OracleNode>),
 }
 
 impl OracleServer {
-    /// Starts to lead as soon as the store lets it.
+    /// Starts an oracle that leads as soon as the store allows it.
     pub(crate) fn start(
         runtime: ProcessRuntime,
         store: RemoteStore,
@@ -72,7 +72,7 @@ impl OracleServer {
         server
     }
 
-    /// Stands by, and leads when its time has come.
+    /// Starts an oracle that stands by, and leads when no other does.
     pub(crate) fn stand_by(
         runtime: ProcessRuntime,
         store: RemoteStore,
@@ -87,11 +87,11 @@ impl OracleServer {
         Arc::new(OracleServer { runtime, part: Part::Node(node) })
     }
 
-    /// Makes way for another, if it is one that can.
+    /// Resigns in favour of another node, if this oracle is a node.
     pub(crate) fn resign(&self) {
         if let Part::Node(node) = &self.part {
             let node = node.clone();
-            // If it fails, the next waits for the end of the lease.
+            // If it fails, the next node waits until the lease expires.
             self.runtime.spawn(Box::pin(async move { drop(node.resign().await) }));
         }
     }
@@ -102,7 +102,7 @@ impl OracleServer {
         }
     }
 
-    /// The oracle that it serves with, if it leads.
+    /// Returns the oracle that answers requests, if this process leads.
     pub(crate) fn leading(&self) -> Option<Arc<WindowOracle>> {
         match &self.part {
             Part::Rival(leading) => locked(leading).clone(),
@@ -114,7 +114,7 @@ impl OracleServer {
     }
 }
 
-/// The server as the network knows it.
+/// The server as the network reaches it.
 pub(crate) struct OracleEndpoint(pub(crate) Arc<OracleServer>);
 
 impl Server for OracleEndpoint {
@@ -146,7 +146,7 @@ async fn answer(oracle: &WindowOracle, request: &OracleRequest) -> OracleReply {
     answer.unwrap_or_else(|error| OracleReply::Failed(error.to_string()))
 }
 
-/// The oracles that clients know of, the newest last, and what they answered.
+/// The oracles that clients know, the newest last, and the timestamps that these returned.
 #[derive(Default)]
 pub(crate) struct Oracles {
     state: Mutex<Known>,
@@ -174,7 +174,7 @@ impl Oracles {
         locked(&self.state)
     }
 
-    /// Adds an oracle, and returns one that clients know no more.
+    /// Adds an oracle. Returns an oracle that clients no longer know, if there are too many.
     pub(crate) fn add(
         &self,
         process: ProcessId,
@@ -187,13 +187,13 @@ impl Oracles {
         if state.servers.len() <= KNOWN_MAX {
             return None;
         }
-        // Clients must go on to know the one that leads.
+        // Clients must continue to know the leader.
         let leads = state.leader().map(|(leader, _)| leader);
         let place = state.servers.iter().position(|(process, _)| Some(*process) != leads);
         Some(state.servers.remove(place.unwrap_or(0)).0)
     }
 
-    /// Forgets all but the newest, and returns every other that there ever was.
+    /// Forgets all oracles but the newest. Returns every other that ever existed.
     pub(crate) fn keep_newest(&self) -> Vec<ProcessId> {
         let mut state = self.state();
         let old = state.servers.len().saturating_sub(1);
@@ -203,19 +203,19 @@ impl Oracles {
         old.into_iter().map(|(process, _)| process).collect()
     }
 
-    /// Forgets one that is dead.
+    /// Forgets a dead oracle.
     pub(crate) fn forget(&self, dead: ProcessId) {
         let mut state = self.state();
         state.servers.retain(|(process, _)| *process != dead);
         state.all.retain(|(process, _)| *process != dead);
     }
 
-    /// The newest that leads, or thinks so.
+    /// Returns the newest oracle that leads, or believes that it leads.
     pub(crate) fn leader(&self) -> Option<(ProcessId, Arc<OracleServer>)> {
         self.state().leader()
     }
 
-    /// An oracle that lives beside the leader, and that clients know.
+    /// Returns a live oracle other than the leader, and known to clients.
     pub(crate) fn beside(&self, leader: ProcessId) -> Option<ProcessId> {
         let state = self.state();
         let beside = |(process, oracle): &&(ProcessId, Arc<OracleServer>)| {
@@ -230,24 +230,24 @@ impl Oracles {
         self.state().servers.last().map(|(process, _)| *process)
     }
 
-    /// All timestamps that reached a client, in the order of their arrival.
+    /// Returns all timestamps that reached a client, in the order of arrival.
     pub(crate) fn stamps(&self) -> Vec<Given> {
         self.state().stamps.clone()
     }
 
-    /// When a timestamp was asked for, and when it arrived.
+    /// Returns the times of a timestamp's request and of its arrival.
     pub(crate) fn stamp(&self, timestamp: Timestamp) -> Option<(Duration, Duration)> {
         self.state().by_timestamp.get(&timestamp).map(|given| (given.asked, given.arrived))
     }
 }
 
-/// The oracle, seen from one process.
+/// The oracle as one process reaches it.
 pub(crate) struct RemoteOracle {
     pub(crate) runtime: ProcessRuntime,
     pub(crate) transport: Transport,
     pub(crate) oracles: Arc<Oracles>,
     pub(crate) timeout: Duration,
-    /// Whether the newest oracle's memory can be reached, as if it were in this process.
+    /// Whether the newest oracle can be called in memory, as if it were in this process.
     pub(crate) one_step: bool,
     /// Whether the oracles stand by for one another.
     pub(crate) stand_by: bool,
@@ -260,8 +260,8 @@ impl fmt::Debug for RemoteOracle {
 }
 
 impl RemoteOracle {
-    /// Asks the oracles until one answers. A request without an answer is not repeated but made
-    /// anew, so that a late answer to it is nobody's (H09).
+    /// Sends a request to the oracles until one answers. Each attempt is a new request, so a
+    /// late answer to an earlier attempt is ignored and never taken for the current one (H09).
     async fn ask(&self, request: OracleRequest) -> Result<OracleReply> {
         let executor = &self.runtime.executor;
         let from = self.runtime.process;
@@ -288,7 +288,8 @@ impl RemoteOracle {
         Err(Error::Oracle(why))
     }
 
-    /// Mostly the newest, sometimes any; any where the newest may stand by.
+    /// Chooses an oracle: mostly the newest, sometimes any. If the newest may stand by, the
+    /// choice is among all.
     fn one(&self) -> Option<(ProcessId, Arc<dyn Server>)> {
         let state = self.oracles.state();
         if self.stand_by {

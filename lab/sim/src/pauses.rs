@@ -1,9 +1,9 @@
-//! Observers that are paused for a while, while changes of what they observe go on.
+//! Pauses observers for some time, while changes of the observed cells go on.
 //!
-//! The client that pauses an observer notes the latest timestamp when the pause was known, and
-//! again before it is to end. No run in between may have begun: with its timestamp it has
-//! learnt of the pause. That nothing is lost, and nothing done twice afterwards, is for the
-//! checkers of all observers.
+//! The client that pauses an observer notes the latest timestamp once the pause is known, and
+//! again before the pause is to end. No run may begin between the two: a transaction learns of
+//! the pause with its start timestamp. The observers' other checkers make sure that no change
+//! is lost and none is handled twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,8 @@ pub(crate) async fn pause_observers(world: Arc<World>, interval: Duration) {
             return;
         }
         let observer = PAUSED[world.between(0, PAUSED.len() as u64 - 1) as usize];
-        // One that was not told of its success may have paused all the same: the end resumes all.
+        // A failed call may have paused the observer nevertheless; the end of the world
+        // resumes all.
         if let Ok(Some(pause)) = pause_one(&world, &client, observer, interval).await {
             world.tally.fault(Fault::ObserverPause);
             world.book().pauses.push(pause);
@@ -44,13 +45,13 @@ async fn pause_one(
 ) -> Result<Option<Pause>> {
     let name = OBSERVERS[usize::from(observer)];
     if client.pause_observer(name).await? == 0 {
-        // It is not registered yet.
+        // No such observer is registered yet.
         return Ok(None);
     }
     let from = client.oracle().peek().await?;
     wait(world, longest).await;
     let upto = client.oracle().peek().await;
-    // The end of the world resumes all, so nothing is known of a pause that reaches into it.
+    // The end of the world resumes all observers, so a pause that reaches into it proves nothing.
     let known = !world.is_healed();
     while client.resume_observer(name).await.is_err() && !world.is_healed() {
         wait(world, Duration::from_millis(20)).await;
@@ -67,7 +68,7 @@ pub(crate) async fn resume_all(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Runs that began while their observer was paused.
+/// Returns the runs that began while their observer was paused.
 pub(crate) fn verify(world: &World) -> Vec<Finding> {
     let book = world.book();
     let strong = book.runs.iter().map(|run| (run.observer, run.cell, run.start_ts));

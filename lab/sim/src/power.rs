@@ -1,9 +1,10 @@
-//! Power cuts of the store's machine (H71).
+//! Simulates power cuts of the store's machine (H71).
 //!
-//! The store applies and answers a change under [`Syncing::MayBeLost`] like any other, but syncs it
-//! only with the next change that is synced. A power cut takes back the last few changes that are
-//! unsynced at that moment, and no other. A store that has left changes unsynced is silent after a
-//! power cut, until every lease is over that a lost renewal has extended.
+//! The store applies and answers a change under [`Syncing::MayBeLost`] like any other. It
+//! syncs the change only with the next change that is synced. A power cut undoes some or all
+//! of the unsynced changes, the last ones first, and no other change. A store that has left
+//! changes unsynced is silent after a power cut. The silence lasts until every lease has
+//! expired that a lost renewal had extended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,29 +17,30 @@ use crate::failures::READY;
 use crate::store::StoreServer;
 use crate::tally::Sometimes;
 
-/// The part of the store's answers that the disk knows, and the part that it does not.
+/// The state of the store's disk, as far as a power cut needs it.
 #[derive(Default)]
 pub(crate) struct Power {
-    /// The requests that take back the changes that are not synced, the oldest change first.
+    /// The requests that undo the unsynced changes, the oldest change first.
     unsynced: Vec<Undo>,
-    /// Whether a change was left unsynced since the store was started: a mark on the disk says so.
+    /// Whether a change was left unsynced since the start of the store; a mark on the disk
+    /// records it.
     marked: bool,
-    /// Whether the machine has lost its power since the store was started.
+    /// Whether the machine lost power since the start of the store.
     lost: bool,
-    /// Whether a silence has begun and is not over: a file says so.
+    /// Whether a silence has begun and is not over; a file on the disk records it.
     owed: bool,
-    /// The store answers nothing before this moment.
+    /// The store answers no request before this moment.
     silent_until: Duration,
 }
 
-/// A request that puts a row back as it was before a change.
+/// A request that restores a row as it was before a change.
 pub(crate) struct Undo {
     table: Arc<dyn Table>,
     request: RowMutation,
 }
 
 impl Undo {
-    /// Looks at what these mutations will change in a row.
+    /// Builds the request from what the row holds before the mutations.
     fn of<'a>(
         table: Arc<dyn Table>,
         row: &RowKey,
@@ -67,7 +69,7 @@ impl Undo {
 }
 
 impl StoreServer {
-    /// Before a change: the request that takes it back, if a power cut may do so.
+    /// Before a change, returns the request that undoes it, if a power cut may do so.
     pub(crate) fn undo<'a>(
         &self,
         table: &Arc<dyn Table>,
@@ -78,7 +80,7 @@ impl StoreServer {
         (sync == Syncing::MayBeLost).then(|| Undo::of(table.clone(), row, mutations))
     }
 
-    /// After a change: one that is synced takes all before it to the disk.
+    /// Records a change that was made. A synced change also syncs all changes before it.
     pub(crate) fn wrote(&self, undo: Option<Undo>) {
         let mut state = self.state();
         match undo {
@@ -90,8 +92,8 @@ impl StoreServer {
         }
     }
 
-    /// Takes the store's machine down: what a kill loses, and some last ones of the unsynced
-    /// changes.
+    /// Cuts the power of the store's machine. The store loses what a kill loses, and also some
+    /// or all of the unsynced changes, the last ones first.
     pub(crate) fn cut_power(&self) {
         self.kill();
         let mut unsynced = {
@@ -126,14 +128,14 @@ impl StoreServer {
         }
         let power = &mut state.power;
         power.owed |= std::mem::take(&mut power.lost) && power.marked;
-        // The journal is synced as a whole.
+        // The start syncs the whole journal.
         power.marked = false;
         power.unsynced.clear();
         power.silent_until = if power.owed { now + silence() } else { Duration::ZERO };
     }
 
-    /// The store answers nothing from now on. If its silence is not over, it is silent again after
-    /// the next start.
+    /// Takes the store down. If its silence is not over, the store is silent again after the
+    /// next start.
     pub(crate) fn go_down(&self) {
         let now = self.executor.now();
         let mut state = self.state();
@@ -142,7 +144,7 @@ impl StoreServer {
         }
     }
 
-    /// Whether the store answers nothing.
+    /// Returns whether the store answers no request.
     pub(crate) fn is_down(&self) -> bool {
         let now = self.executor.now();
         let state = self.state();

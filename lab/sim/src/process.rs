@@ -1,5 +1,5 @@
-//! A simulated process as the protocol sees it: clocks of its own, tasks that die with it, random
-//! numbers from the seed.
+//! Simulates a process as the protocol sees it: with clocks of its own, tasks that die with
+//! it, and random numbers from the seed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const MILLION: i128 = 1_000_000;
 pub(crate) struct Clock {
     /// How much faster than virtual time the monotonic clock runs, in parts per million.
     drift_ppm: i64,
-    /// What it showed at the beginning of time.
+    /// The monotonic clock's reading at the beginning of virtual time.
     origin: Duration,
     wall_offset_ms: AtomicI64,
 }

@@ -1,5 +1,4 @@
-//! How the simulated store writes: one mutation after the other, and a commit in one step takes its
-//! time.
+//! Writes mutations in the simulated store one after the other; a one-step commit takes time.
 //!
 //! ```text
 //!   a commit in one step:   rows pending, timestamp taken ---- a while ---- written, published,
@@ -8,9 +7,9 @@
 //!   readers of its rows:    wait, if they name a later snapshot; a glance shows nothing
 //! ```
 //!
-//! The store on disk writes the batch in that while, and perhaps syncs it. A write may fail. Then a
-//! part of what waited may have been written, every caller is told that the outcome is unknown, and
-//! the store refuses everything until it is started again.
+//! The store on disk writes the batch in that time, and may sync it. A write may fail. Then a
+//! part of the waiting mutations may have been written, and every caller receives an unknown
+//! outcome. The store refuses all requests until it is started again.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,15 +24,15 @@ use crate::store::{Pending, StoreServer};
 use crate::tally::Sometimes;
 use crate::transport::ReplyTo;
 
-/// A commit in one step whose timestamp is taken and which is not published yet.
+/// A one-step commit whose timestamp is taken and which is not yet published.
 pub(crate) struct Publishing {
     pending: Pending,
     taken: Arc<Taken>,
-    /// Readers that wait for it.
+    /// Readers that wait for the publication.
     readers: Vec<(StoreRequest, ReplyTo)>,
 }
 
-/// The timestamp of a commit in one step, which is taken before what it writes is written.
+/// The timestamp of a one-step commit, which is taken before the batch is written.
 #[derive(Debug)]
 struct Taken {
     at: Arc<dyn AtCommit>,
@@ -50,7 +49,7 @@ impl AtCommit for Taken {
     fn timestamp(&self) -> Option<Timestamp> {
         let taken = self.at.timestamp();
         *locked(&self.commit_ts) = taken;
-        // For now nothing is written.
+        // Without a timestamp the store writes nothing yet.
         None
     }
 
@@ -59,7 +58,7 @@ impl AtCommit for Taken {
     }
 }
 
-/// What was taken, to be written.
+/// A one-step commit with the timestamp that was taken before, to be written now.
 #[derive(Debug)]
 struct Written(Arc<Taken>);
 
@@ -73,7 +72,8 @@ impl AtCommit for Written {
     }
 }
 
-/// The rows of a commit in one step, and the timestamp that its own will be above.
+/// Returns the number of a one-step commit, a timestamp that its commit timestamp will exceed,
+/// and its rows.
 fn rows_of(request: &StoreRequest) -> Option<(u64, Timestamp, &[RowPart])> {
     match request {
         StoreRequest::CommitRows(number, above, rows) => Some((*number, *above, rows)),
@@ -82,7 +82,7 @@ fn rows_of(request: &StoreRequest) -> Option<(u64, Timestamp, &[RowPart])> {
 }
 
 impl StoreServer {
-    /// Whether a reader at `s` of rows of a table must wait.
+    /// Returns whether a reader at `s` of these rows of a table must wait.
     fn is_pending(
         &self,
         s: Option<Timestamp>,
@@ -97,12 +97,12 @@ impl StoreServer {
         })
     }
 
-    /// Whether a glance shows nothing because its row is pending.
+    /// Returns whether a glance answers nothing because its row is pending.
     pub(crate) fn hides(&self, table: &Bytes, at: &Glance<'_>) -> bool {
         self.is_pending(Some(at.s), table, |row| row == at.row)
     }
 
-    /// Has a read wait if it must; otherwise it is given back.
+    /// Queues a read if it must wait; otherwise returns it.
     pub(crate) fn wait(
         &self,
         request: StoreRequest,
@@ -130,20 +130,20 @@ impl StoreServer {
         }
     }
 
-    /// Whether this request is the one that is being written.
+    /// Returns whether this request is being written.
     pub(crate) fn is_publishing(&self, number: u64) -> bool {
         let state = self.state();
         let pending = state.publishing.as_ref().and_then(|it| rows_of(&it.pending.request));
         pending.is_some_and(|(of, ..)| of == number)
     }
 
-    /// Whether nothing waits to be written.
+    /// Returns whether no mutation waits to be written.
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
         state.publishing.is_none() && state.queue.is_empty() && state.group.is_empty()
     }
 
-    /// Applies what is queued, until a commit in one step takes its time.
+    /// Applies the queue, up to a one-step commit that takes time.
     pub(crate) fn proceed(self: &Arc<Self>) {
         loop {
             let pending = {
@@ -169,8 +169,8 @@ impl StoreServer {
         }
     }
 
-    /// Takes the timestamp of a commit in one step. What is not such a commit, or came to its end
-    /// thereby, is given back.
+    /// Takes the timestamp of a one-step commit, and schedules its publication. Returns any
+    /// other request, and also a commit that is over because it got no timestamp.
     fn begin_publishing(self: &Arc<Self>, pending: Pending) -> Option<Pending> {
         let nanos = self.publish_max.as_nanos() as u64;
         let Some((number, above, rows)) = rows_of(&pending.request).filter(|_| nanos > 0) else {
@@ -180,7 +180,7 @@ impl StoreServer {
         let taken = Arc::new(Taken { at, commit_ts: Mutex::default() });
         let reply = self.commit_rows_at(taken.clone(), above, rows, pending.from);
         if taken.commit_ts().is_none() {
-            // Rejected, refused, or there was no timestamp.
+            // The commit was rejected or refused, or the oracle had no timestamp.
             self.answered(number, &reply);
             return Some(pending);
         }
@@ -195,7 +195,8 @@ impl StoreServer {
         None
     }
 
-    /// Writes what was begun in this life of the store, and shows it to those who wait.
+    /// Publishes the commit that began in this life of the store, and answers the readers that
+    /// wait for it.
     fn publish(self: &Arc<Self>, life: u64) {
         let publishing = {
             let mut state = self.state();
@@ -221,7 +222,7 @@ impl StoreServer {
     fn write_taken(&self, pending: &Pending, taken: Arc<Taken>) -> StoreReply {
         let (number, above, rows) =
             rows_of(&pending.request).expect("only these are published later");
-        // The predicates were found to hold, and nothing was written since.
+        // The predicates held when the timestamp was taken, and nothing was written since.
         let certain = |part: &RowPart| {
             let mut part = part.clone();
             part.request.predicate.clear();
@@ -233,8 +234,8 @@ impl StoreServer {
         reply
     }
 
-    /// The store goes down, or a write fails: the first few of the mutations that wait are written,
-    /// the others are lost. Returns all of them.
+    /// Loses a part of the waiting mutations when the store goes down or a write fails. The
+    /// first few are written, the others are lost. Returns all of them.
     pub(crate) fn lose_tail(&self) -> Vec<Pending> {
         let (publishing, mut rest) = {
             let mut state = self.state();
@@ -268,12 +269,12 @@ impl StoreServer {
         rest
     }
 
-    /// From now on the next write fails.
+    /// Makes the next write fail.
     pub(crate) fn fail_next_write(&self) {
         self.state().failing = true;
     }
 
-    /// A write fails: nobody knows what became of it, and nothing is answered until the store was
+    /// Fails a write: its outcome is unknown, and the store answers no request until it is
     /// started again.
     fn fail_writes(&self) {
         self.tally.happened(Sometimes::WriteFailed);
@@ -288,7 +289,7 @@ impl StoreServer {
         }
     }
 
-    /// The error of a prewrite that finds no room for its locks.
+    /// Returns the error of a prewrite that finds no room for its locks.
     pub(crate) fn overloaded() -> Error {
         Error::Overloaded { group: "lock".to_owned(), cells_max: percolator_core::LOCKS_MAX }
     }

@@ -1,21 +1,21 @@
-//! Randomness and hashing that are the same on every machine and in every build: integers only, no
-//! addresses, no word size.
+//! Generates random numbers and hashes that are the same on every machine and in every build.
+//! The module uses integers only, and nothing that depends on addresses or on the word size.
 
 /// A generator whose numbers follow from its seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub(crate) struct Rng(u64);
 
-/// One chance in this many is the unit of [`Rng::chance`].
+/// The denominator of the rates that [`Rng::chance`] takes.
 pub(crate) const CHANCE: u64 = 10_000;
 
 impl Rng {
-    /// The generator of a seed.
+    /// Creates the generator of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         // Neighbouring seeds must not give neighbouring streams.
         Rng(mix(0x70e2_c01a_7012_51b5, seed))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -24,23 +24,23 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`; zero if `n` is.
+    /// Returns a number below `n`, or zero if `n` is zero.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         // The bias is below 2^-32 for every `n` that occurs here.
         if n == 0 { 0 } else { self.next() % n }
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True so often in ten thousand.
+    /// Returns true at a rate in ten thousand.
     pub(crate) fn chance(&mut self, rate: u64) -> bool {
         rate > 0 && self.below(CHANCE) < rate
     }
 
-    /// One of several.
+    /// Returns a random element.
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         of.get(usize::try_from(self.below(of.len() as u64)).ok()?)
     }

@@ -1,19 +1,19 @@
-//! Seeds that once showed something (`seeds.txt`).
+//! Lists seeds that once had a finding (`seeds.txt`).
 
-/// A seed that once showed something.
+/// A seed that once had a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Regression {
     /// The seed.
     pub seed: u64,
-    /// What it showed.
+    /// The finding, and the place of its fix or of its test.
     pub note: &'static str,
 }
 
-/// The seeds that once showed something, in the order of the file.
+/// Returns the seeds that once had a finding, in the order of the file.
 ///
 /// # Panics
-/// If the file, which is part of the program, holds a line that is neither a comment nor a seed
-/// with a note.
+/// If the file, which is compiled into the program, has a line that is neither a comment nor a
+/// seed with a note.
 pub fn regressions() -> Vec<Regression> {
     let lines = include_str!("../seeds.txt").lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -1,7 +1,7 @@
-//! The store as a process sees it: every operation is a request to the server, and may come to
-//! nothing.
+//! Connects a process to the store: every operation is a request to the server, and may fail.
 //!
-//! A read without an answer failed; a mutation without one may have been applied, or may yet be.
+//! A read without an answer has failed. A mutation without an answer may have been applied, or
+//! may still be applied later.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::store::StoreServer;
 use crate::tally::Tally;
 use crate::transport::{Server, Transport};
 
-/// The store, seen from one process.
+/// The store as one process reaches it.
 #[derive(Clone)]
 pub(crate) struct RemoteStore {
     pub(crate) process: ProcessId,
@@ -34,9 +34,9 @@ pub(crate) struct RemoteStore {
     pub(crate) timeout: Duration,
     pub(crate) splits_batches: bool,
     pub(crate) one_step: bool,
-    /// Whether the store can be glanced at, as one in the same process can.
+    /// Whether the process can `glance` at the store, as if it were in the same process.
     pub(crate) glances: bool,
-    /// Where conditional mutations wait for each other, and reads likewise, if they do.
+    /// The queues in which conditional mutations and reads wait to share a message, if they do.
     pub(crate) gathers: Option<Arc<Gathers>>,
     pub(crate) tally: Arc<Tally>,
 }
@@ -65,7 +65,7 @@ impl RemoteStore {
         self.call(&request).await.unwrap_or_else(|| Err(unknown()))
     }
 
-    /// Reads of single rows in one request.
+    /// Sends reads of single rows in one request.
     pub(crate) async fn read_many(&self, table: &Bytes, reads: Vec<RowRead>) -> Vec<Result<Row>> {
         let count = reads.len();
         let failed = |error: Error| (0..count).map(|_| Err(error.clone())).collect();
@@ -76,7 +76,7 @@ impl RemoteStore {
         }
     }
 
-    /// Conditional mutations in one request.
+    /// Sends conditional mutations in one request.
     pub(crate) async fn check_many(
         &self,
         table: &Bytes,
@@ -150,7 +150,7 @@ impl Store for RemoteStore {
     }
 }
 
-/// A table, seen from one process.
+/// A table as one process reaches it.
 #[derive(Debug)]
 struct RemoteTable {
     name: String,

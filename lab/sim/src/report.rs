@@ -1,4 +1,4 @@
-//! What a run comes to, and the sum of many.
+//! Sums up a run, and many runs.
 
 use std::time::Duration;
 
@@ -9,46 +9,46 @@ use crate::tally::{Fault, Sometimes};
 use crate::workload;
 use crate::world::World;
 
-/// What one seed came to.
+/// The result of one seed.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// The hash of its trace: every task choice, message and fault.
+    /// A hash of the trace: every task choice, message and fault.
     pub hash: u64,
-    /// The trace as text, if it was asked for.
+    /// The trace as text, if the caller asked for it.
     pub trace: Vec<String>,
-    /// What was found wrong.
+    /// The findings of the checkers.
     pub findings: Vec<Finding>,
-    /// What happened, in numbers.
+    /// Counts of the run's events.
     pub totals: Totals,
 }
 
 /// Numbers that add up over seeds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Seeds run.
+    /// The number of seeds.
     pub seeds: u64,
     /// One hash over all histories: the sum, modulo 2^64, of each seed mixed with the hash of its
     /// trace. The sum does not depend on the order in which the seeds ran.
     pub histories: u64,
-    /// Seeds among them whose tasks ran by priority, with moments at which these change.
+    /// Seeds whose tasks ran by priority, with moments at which a priority changes.
     pub by_priority: u64,
-    /// Transactions begun, those of observers too.
+    /// Transactions begun, those of observers included.
     pub transactions: u64,
     /// Transactions that the store shows as committed.
     pub committed: u64,
-    /// Transactions whose client was told that they aborted, and those that wrote nothing.
+    /// Transactions whose client received "aborted", and transactions that wrote nothing.
     pub aborted: u64,
     /// Messages delivered.
     pub messages: u64,
-    /// Virtual time.
+    /// The sum of the virtual times.
     pub virtual_time: Duration,
     /// Pairs of transactions that made a write skew, which snapshot isolation allows.
     pub skews: u64,
-    /// Faults, in the order of [`Fault::ALL`].
+    /// Counts of faults, in the order of [`Fault::ALL`].
     pub faults: Vec<u64>,
-    /// What must happen sometimes, in the order of [`Sometimes::ALL`].
+    /// Counts of things that must happen sometimes, in the order of [`Sometimes::ALL`].
     pub sometimes: Vec<u64>,
 }
 
@@ -100,7 +100,7 @@ impl Totals {
         pairs.for_each(|(sum, more)| *sum += more);
     }
 
-    /// What never happened although it must sometimes.
+    /// Returns the names of things that must happen sometimes and never did.
     pub fn never(&self) -> Vec<&'static str> {
         let zero = |what: &&Sometimes| self.sometimes.get(**what as usize).is_none_or(|n| *n == 0);
         let mut never: Vec<_> =

@@ -1,7 +1,7 @@
-//! Less of a seed's world than the seed has drawn, to find out what a finding needs.
+//! Restricts a seed's world, to find out which of its parts a finding needs.
 //!
-//! Restrictions are applied after everything was drawn. What then happens is not what happened
-//! without them, so that a finding may be gone for no better reason than another order of events.
+//! Restrictions apply after the whole world was drawn. The events then differ from those of the
+//! unrestricted run. So a finding may disappear only because the order of events has changed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -70,7 +70,7 @@ parts! {
     Priorities "priorities": s => s.policy = Policy::Any,
 }
 
-/// A part of a seed's world, or of what its clients do, that can be left out.
+/// A part of a seed's world, or of its clients' work, that can be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part(Of);
 
@@ -81,7 +81,7 @@ enum Of {
 }
 
 impl Part {
-    /// All parts there are; a seed's world has some of them.
+    /// Returns all parts that exist; a seed's world has some of them.
     pub fn all() -> impl Iterator<Item = Part> {
         let world = World::ALL.iter().map(|part| Part(Of::World(*part)));
         world.chain(Kind::ALL.into_iter().map(|kind| Part(Of::Work(kind))))
@@ -107,14 +107,14 @@ impl FromStr for Part {
     }
 }
 
-/// What is left out of a seed's world.
+/// The restrictions of a seed's world.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restrictions {
-    /// Parts that are left out.
+    /// The parts that are left out.
     pub without: BTreeSet<Part>,
-    /// At most so many pieces of work.
+    /// The maximum number of pieces of work.
     pub transactions_max: Option<u64>,
-    /// At most so many clients at once.
+    /// The maximum number of clients at the same time.
     pub clients_max: Option<u64>,
 }
 
@@ -130,7 +130,7 @@ impl Restrictions {
         swarm.clients = swarm.clients.min(self.clients_max.unwrap_or(u64::MAX));
     }
 
-    /// The options of `replay` that say the same.
+    /// Returns the options of `replay` that mean the same restrictions.
     pub fn options(&self) -> String {
         let mut options = String::new();
         self.without.iter().for_each(|part| options += &format!(" --without {part}"));

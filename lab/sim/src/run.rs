@@ -1,4 +1,5 @@
-//! One run: set up, storm, heal, drain, judge.
+//! Runs one seed: sets its world up, lets the storm pass, heals it, waits for rest, and checks
+//! the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,26 +24,26 @@ use crate::workload::{self, LATE, Observers, observe, with_late};
 use crate::world::World;
 use crate::{explained, findings, nemesis, pauses};
 
-/// How long the storm lasts at most.
+/// The longest duration of the storm.
 const STORM: Duration = Duration::from_secs(30);
-/// Within what time after the storm everything must have come to rest.
+/// The time after the storm within which all work must end.
 const REST: Duration = Duration::from_secs(120);
-/// Within what time after a leader's death another oracle leads.
+/// The time after a leader's death within which another oracle must lead.
 const FAIL_OVER: Duration = Duration::from_secs(3);
-/// More steps than any run takes that goes on at all.
+/// More steps than any run takes that still makes progress.
 const STEPS_MAX: u64 = 4_000_000;
 
-/// Runs a seed; with `trace` the report holds every event as a line of text.
+/// Runs a seed; with `trace` the report has every event as a line of text.
 pub fn run_seed(seed: u64, trace: bool) -> Report {
     run_with(seed, &Restrictions::default(), trace)
 }
 
-/// As [`run_seed`], in less of a world than the seed has drawn.
+/// Runs a seed as [`run_seed`] does, with restrictions of its world.
 pub fn run_with(seed: u64, restrictions: &Restrictions, trace: bool) -> Report {
     run_in(&World::new(seed, restrictions, trace), seed)
 }
 
-/// As [`run_seed`], while a watcher compares each event with the store.
+/// Runs a seed as [`run_seed`] does, while a watcher compares each event with the store.
 pub fn run_watched(seed: u64) -> (Report, Events) {
     let world = World::new(seed, &Restrictions::default(), false);
     let watching = world.watching.get_or_init(|| Arc::new(Watching::new(&world.store))).clone();
@@ -69,7 +70,7 @@ fn run_in(world: &Arc<World>, seed: u64) -> Report {
     report
 }
 
-/// The life of a world; what was found wrong with its end.
+/// Plays the life of a world. Returns what is wrong at its end.
 async fn live(world: Arc<World>) -> Vec<Finding> {
     let auditor = world.new_process();
     let session = Session::open(&world, world.client(&auditor).await).await;
@@ -113,7 +114,7 @@ fn stuck(world: &World, what: &str) -> Finding {
     Finding { property: property::LIVENESS, facts: format!("{what}, at {:?}", world.now()) }
 }
 
-/// Keeps a process going: after a kill another one takes its place, until nothing is left to do.
+/// Keeps a process going: after a kill another one replaces it, until no work is left.
 fn supervise<F, W>(world: &Arc<World>, life: F) -> oneshot::Receiver<()>
 where
     F: Fn(Arc<World>, ProcessRuntime) -> W + Send + Sync + 'static,
@@ -149,7 +150,7 @@ where
 async fn client_life(world: Arc<World>, member: ProcessRuntime) {
     let session = Session::open(&world, world.client(&member).await).await;
     while world.take_quota() {
-        // What else comes of it is in the book.
+        // The book has all other outcomes.
         if let Err(Error::TooOld { .. } | Error::Aborted { reason: AbortReason::TooOld, .. }) =
             workload::step(&session).await
             && world.swarm.life.is_some()
@@ -169,7 +170,7 @@ async fn client_life(world: Arc<World>, member: ProcessRuntime) {
     }
 }
 
-/// Starts the workers that run observers while the storm lasts; some of them late.
+/// Starts the workers that run observers during the storm; some start late.
 fn start_workers(world: &Arc<World>) -> Vec<oneshot::Receiver<()>> {
     let mut all = Vec::new();
     if !world.mix.observes() {
@@ -207,7 +208,7 @@ async fn worker_life(world: Arc<World>, member: ProcessRuntime, observers: Obser
     if world.one_in(2) {
         workers.stop().await
     } else {
-        // Some are abandoned in the middle of a run, or of a commit.
+        // Some workers are abandoned in the middle of a run, or of a commit.
 
         let longest = Duration::from_millis(world.between(0, 200));
         if workers.stop_within(longest).await > 0 {
@@ -216,7 +217,7 @@ async fn worker_life(world: Arc<World>, member: ProcessRuntime, observers: Obser
     }
 }
 
-/// Collects garbage while the storm lasts.
+/// Collects garbage during the storm.
 async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Duration) {
     let client = world.client(&member).await;
     let shortest = client.retention_min();
@@ -225,7 +226,8 @@ async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Dur
         let retention = if world.one_in(3) {
             Duration::ZERO
         } else {
-            // Close to the shortest, a process that was paused has often lapsed.
+            // With a retention close to the shortest, the registration of a paused process
+            // often lapses.
 
             let longest = world.between(2, 400);
             shortest + Duration::from_millis(world.between(1, longest))
@@ -236,7 +238,7 @@ async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Dur
                 world.tally.happened(Sometimes::RetentionRefused);
                 continue;
             }
-            // A round that fails is made up for by the next.
+            // A failed round does no harm, because the next one collects the same garbage.
             Err(_) => continue,
         };
         if report.blocked_by.is_some() {
@@ -250,7 +252,8 @@ async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Dur
     }
 }
 
-/// Collects all that can be, and counts what is left: of each cell one record at most.
+/// Collects everything that can be collected. Reports a cell that still has more than one
+/// record below the safe point.
 async fn collect_all(world: &World, session: &Session) -> Result<Option<Finding>> {
     if world.swarm.faults.floor.is_none() {
         return Ok(None);
@@ -269,13 +272,13 @@ async fn collect_all(world: &World, session: &Session) -> Result<Option<Finding>
     }))
 }
 
-/// Waits until everything has come to rest, and looks at what is left.
+/// Waits until all work has ended, and checks what is left.
 async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Result<Vec<Finding>> {
     let deadline = healed + REST;
-    // What is still on its way arrives: nothing that comes later may disturb the rest.
+    // Messages in flight arrive first, so that no later one disturbs the rest.
     let flows = || world.transport.in_flight() > 0 || !world.store.is_at_rest();
-    // A power cut's silence lasts on after the storm, longer than a reader without a floor may
-    // take.
+    // The silence after a power cut may outlast the storm, and a reader without a floor may
+    // not wait that long.
     let rests = || !flows() && !world.store.is_down();
     while !rests() && world.now() < deadline {
         world.sleep_ms(50).await;
@@ -317,8 +320,8 @@ async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Resul
     Ok(findings)
 }
 
-/// The leader of several oracles dies, and nothing else goes wrong: one that stands by takes over
-/// in time.
+/// Kills the leading oracle while nothing else goes wrong, and checks that another one takes
+/// over in time.
 async fn fail_over(world: &Arc<World>, session: &Session) -> Result<Option<Finding>> {
     if !world.swarm.stand_by {
         return Ok(None);
@@ -347,7 +350,7 @@ async fn fail_over(world: &Arc<World>, session: &Session) -> Result<Option<Findi
     Ok((after <= before).then_some(Finding { property: property::ORACLE, facts }))
 }
 
-/// Workers that know every observer.
+/// Starts workers that know every observer.
 async fn final_workers(world: &Arc<World>) -> Option<Workers> {
     if !world.mix.observes() {
         return None;
@@ -365,12 +368,12 @@ async fn final_workers(world: &Arc<World>) -> Option<Workers> {
     Some(observe(&session, if late { Observers::WithLate } else { Observers::First }).await)
 }
 
-/// Reads everything, so that whoever left a lock is judged.
+/// Reads every row. This resolves each lock unless its owner seems to live.
 async fn resolve_all(session: &Session) -> Result<()> {
     for table in session.tables.iter() {
         match session.client.begin().await?.scan(table).collect().await {
             Ok(_) => {}
-            // Its owner lives as far as anybody knows; its time will come.
+            // The owner seems to live; a later pass will find the lock expired.
             Err(Error::Locked { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -378,13 +381,13 @@ async fn resolve_all(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// The cells of one of Percolator's families in the store, without the network in between.
+/// Returns the cells of one of Percolator's families, read from the store without the network.
 fn left(world: &World, family: bigtable::Family) -> Vec<(crate::history::Cell, Timestamp)> {
     let apart = world.swarm.apart && family == NOTIFY;
     left_in(world, family, apart)
 }
 
-/// Notifications that are not where they belong.
+/// Reports notifications in a row that belong in a table of their own, or the reverse.
 fn misplaced(world: &World) -> Option<Finding> {
     let found = left_in(world, NOTIFY, !world.swarm.apart);
     let facts = format!("{found:?}: notifications lie in the wrong place");
@@ -413,7 +416,7 @@ fn left_in(
             let page = table.scan(&range, &select, bigtable::PageLimit::default());
             let page = page.now_or_never().expect(READY).expect("the selection is well formed");
             for row in &page.rows {
-                // One byte, the shard, stands before the row's key.
+                // The key has one byte, the shard, before the row's key.
                 let key = row.key.as_bytes().get(apart.into()..).unwrap_or_default().into();
                 for found_cell in &row.cells {
                     let cell = cell(name.as_bytes(), &key, &found_cell.qualifier);
@@ -426,7 +429,7 @@ fn left_in(
     found
 }
 
-/// What the run leaves to its checkers.
+/// Returns the history that the checkers need.
 fn history(world: &World) -> History {
     let journal = world.store.journal();
     let committed = |run: &&Run| journal.committed.contains_key(&run.start_ts);

@@ -1,23 +1,25 @@
-//! Which of the tasks that are ready runs next.
+//! Chooses which of the ready tasks runs next.
 //!
-//! Most seeds draw one of them each time. That seldom keeps a task waiting for long while others do
-//! much, which some mistakes need. So other seeds use *probabilistic concurrency testing*
-//! (Burckhardt, Kothari, Musuvathi and Nagarakatte, ASPLOS 2010): every task has a priority that
-//! was drawn when it was spawned, the highest of those that are ready runs, and at a few moments
-//! drawn beforehand the task whose turn it is falls behind all others. A mistake that takes `d`
-//! tasks to be ordered in one way needs no more than `d - 1` such moments.
+//! Most seeds draw one ready task each time. Such a schedule seldom delays one task for long while
+//! others make progress, and some mistakes show only then. So other seeds use *probabilistic
+//! concurrency testing* (Burckhardt, Kothari, Musuvathi and Nagarakatte, ASPLOS 2010):
 //!
-//! Time stands still while anything is ready, so that a low priority delays a task within a moment
-//! and starves none.
+//! * Every task draws a priority when it is spawned, and the ready task with the highest one runs.
+//! * At a few moments, drawn beforehand, the task that would run next falls behind all others.
+//!
+//! A mistake that needs `d` tasks in a certain order needs no more than `d - 1` such moments.
+//!
+//! Time stands still while any task is ready. So a low priority delays a task only within one
+//! moment of virtual time, and starves none.
 
 use crate::random::Rng;
 
 /// How a seed schedules its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// Any task, each time.
+    /// Any ready task, drawn each time.
     Any,
-    /// By priority, with so many changes within the first `steps` choices.
+    /// By priority, with this many changes within the first `steps` choices.
     Priorities { changes: u64, steps: u64 },
 }
 
@@ -30,23 +32,23 @@ impl Policy {
     }
 }
 
-/// The choices of one run.
+/// The scheduler of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
-    /// `None`: any task.
+    /// `None` if any task may run.
     priorities: Option<Priorities>,
 }
 
 #[derive(Debug, Default)]
 struct Priorities {
-    /// By the tasks' places.
+    /// The priority of each task, by the task's slot.
     of: Vec<u64>,
-    /// The choices at which a task falls behind, the last one first.
+    /// The numbers of the choices at which a task falls behind, the last one first.
     changes: Vec<u64>,
     choices: u64,
 }
 
-/// Every drawn priority is above those of tasks that have fallen behind.
+/// Every drawn priority is at least this; tasks that have fallen behind are below it.
 const FALLEN_MAX: u64 = 1 << 10;
 
 impl Schedule {
@@ -58,7 +60,7 @@ impl Schedule {
         Schedule { priorities: Some(Priorities { changes, ..Priorities::default() }) }
     }
 
-    /// A task begins, in a place that another may have left.
+    /// Gives a new task its priority. An earlier task may have used the same slot.
     pub(crate) fn spawned(&mut self, task: usize, rng: &mut Rng) {
         if let Some(Priorities { of, .. }) = &mut self.priorities {
             of.resize(of.len().max(task + 1), u64::MAX);
@@ -66,12 +68,12 @@ impl Schedule {
         }
     }
 
-    /// Where in `ready`, which is not empty, the task is whose turn it is.
+    /// Returns the position in `ready`, which is not empty, of the task that runs next.
     pub(crate) fn choose(&mut self, ready: &[usize], rng: &mut Rng) -> usize {
         let Some(Priorities { of, changes, choices }) = &mut self.priorities else {
             return rng.below(ready.len() as u64) as usize;
         };
-        // Tasks that were there before the seed's policy was known come first.
+        // Tasks spawned before the seed's policy was set have the highest priority.
         let priority = |of: &Vec<u64>, task: usize| of.get(task).copied().unwrap_or(u64::MAX);
         let highest = |of: &Vec<u64>| {
             let places = 0..ready.len();
@@ -81,7 +83,7 @@ impl Schedule {
         while changes.pop_if(|at| *at <= *choices).is_some() {
             let task = ready[highest(of)];
             of.resize(of.len().max(task + 1), u64::MAX);
-            // Who falls later falls lower.
+            // A later fall leads to a lower priority.
             of[task] = changes.len() as u64;
         }
         highest(of)
@@ -98,7 +100,8 @@ mod tests {
         let mut schedule = Schedule::new(Policy::Priorities { changes: 1, steps: 1 }, &mut rng);
         (0..3).for_each(|task| schedule.spawned(task, &mut rng));
         let ready = [2, 0, 1];
-        // The change comes with the first choice: whoever would have run is behind both others now.
+        // The change comes with the first choice: the task that would have run falls behind
+        // both others.
         let second = ready[schedule.choose(&ready, &mut rng)];
         assert_eq!(ready[schedule.choose(&ready, &mut rng)], second);
         let others: Vec<_> = ready.into_iter().filter(|task| *task != second).collect();

@@ -1,9 +1,10 @@
-//! The simulated store: a server process over [`MemoryStore`], and the [`Store`] that clients hold.
+//! Simulates the store: a server process over [`MemoryStore`].
 //!
-//! Mutations gather in a group until the next sync, and are applied and answered then: nothing is
-//! visible before it is durable. A kill in between loses a tail of the group (a torn log) and
-//! applies the rest without answering. Reads are answered at once, but for those that wait for a
-//! commit in one step (`publishing.rs`). The store answers scans in pages of its own size.
+//! Mutations gather in a group until the next sync, and are applied and answered then. So
+//! nothing is visible before it is durable. A kill between syncs loses a tail of the group,
+//! like a torn log, and applies the rest without answering. Reads are answered immediately,
+//! except those that wait for a one-step commit (`publishing.rs`). The server returns scans in
+//! pages of its own size.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -30,7 +31,7 @@ use crate::swarm::Swarm;
 use crate::tally::{Sometimes, Tally};
 use crate::transport::{ReplyTo, Server, Transport};
 
-/// The server.
+/// The server process of the store.
 pub(crate) struct StoreServer {
     pub(crate) process: ProcessId,
     pub(crate) executor: Executor,
@@ -38,7 +39,7 @@ pub(crate) struct StoreServer {
     pub(crate) tally: Arc<Tally>,
     inner: MemoryStore,
     sync_max: Duration,
-    /// How long a commit in one step takes at most between its timestamp and its publication.
+    /// The longest time between a one-step commit's timestamp and its publication.
     pub(crate) publish_max: Duration,
     page_rows_max: usize,
     refuses: bool,
@@ -48,24 +49,24 @@ pub(crate) struct StoreServer {
 
 pub(crate) struct State {
     pub(crate) down: bool,
-    /// Counts how often the store went down.
+    /// How often the store went down.
     pub(crate) life: u64,
     /// Whether the next write fails.
     pub(crate) failing: bool,
-    /// What the next sync is for.
+    /// Mutations that wait for the next sync.
     pub(crate) group: Vec<Pending>,
-    /// What is synced, and applied next.
+    /// Mutations that are synced and will be applied next.
     pub(crate) queue: VecDeque<Pending>,
     pub(crate) publishing: Option<Publishing>,
     pub(crate) power: Power,
     tables: BTreeMap<Bytes, Arc<dyn Table>>,
     boundaries: Vec<RowKey>,
-    /// Requests to commit several rows, by number.
+    /// One-step commits, by number.
     steps: BTreeMap<u64, Step>,
 }
 
-/// A request to commit several rows: what it is asked for at the commit, or what it came to. A
-/// store that has answered such a request does not apply it again.
+/// A one-step commit: the client's part of it, or the answer that it received. A store that
+/// has answered such a request does not apply it again.
 enum Step {
     Expected(Arc<dyn AtCommit>),
     Answered(StoreReply),
@@ -125,7 +126,7 @@ impl StoreServer {
         locked(&self.journal)
     }
 
-    /// The store itself, for looking at it without a network in between.
+    /// Returns the store itself, for reads without the network.
     pub(crate) fn inner(&self) -> &MemoryStore {
         &self.inner
     }
@@ -134,15 +135,15 @@ impl StoreServer {
         self.state().boundaries = boundaries;
     }
 
-    /// Takes the store down: of the mutations that wait for a sync, some first ones made it to the
-    /// log, and nobody is told.
+    /// Takes the store down. The first few of the mutations that wait for a sync reached the
+    /// log; no client gets an answer.
     pub(crate) fn kill(&self) {
         self.go_down();
         self.lose_tail();
     }
 
-    /// Whether a request is not applied any more, because the store has no floor and it took too
-    /// long.
+    /// Returns whether the request is too old to be applied: the store has no floor, and the
+    /// request's deadline has passed.
     pub(crate) fn is_over(&self, reply: &ReplyTo) -> bool {
         let life = self.inner.request_life_max();
         let over = life.is_some_and(|life| self.executor.now() > reply.sent + life);
@@ -152,7 +153,8 @@ impl StoreServer {
         over
     }
 
-    /// A copy of a prewrite arrives from beyond every deadline, where nothing is left to reject it.
+    /// Applies a copy of a prewrite that arrives beyond every deadline, when nothing is left
+    /// in the store to reject it.
     pub(crate) fn ghost(&self, pick: impl FnOnce(usize) -> usize) {
         let Some((table, request)) = self.journal().ghost(pick) else { return };
         let applied = self.apply(&StoreRequest::Check(table, request), self.process);
@@ -211,7 +213,7 @@ impl StoreServer {
         self.note_too_old(read)
     }
 
-    /// What is at hand without a request. A store that is down shows nothing.
+    /// Answers a `glance` from memory. A store that is down answers nothing.
     pub(crate) fn glance(&self, name: &Bytes, at: Glance<'_>) -> Result<Glanced, Error> {
         if self.is_down() || self.hides(name, &at) {
             return Ok(Glanced::Nothing);
@@ -236,7 +238,7 @@ impl StoreServer {
         let mut start = Bound::Unbounded;
         let mut boundaries = self.state().boundaries.clone();
         if notify_table_number(table).is_some() {
-            // Keys begin with any byte there.
+            // Row keys begin with any byte in a table of notifications.
             let last = |key: &RowKey| {
                 RowKey::from(key.as_bytes().last().copied().into_iter().collect::<Vec<_>>())
             };
@@ -321,12 +323,12 @@ impl StoreServer {
         let mut answer = StoreReply::Failed(unavailable(why));
         if let StoreRequest::CommitRows(number, ..) = request {
             if self.is_publishing(*number) {
-                // Of a copy that is being written nobody can say that it was refused.
+                // A copy of this commit is being written, so a refusal would be wrong.
                 return;
             }
             let steps = &mut self.state().steps;
             match steps.get(number) {
-                // Another copy was faster.
+                // Another copy of the request was answered before.
                 Some(Step::Answered(earlier)) => answer = earlier.clone(),
                 _ => drop(steps.insert(*number, Step::Answered(answer.clone()))),
             }
@@ -334,7 +336,7 @@ impl StoreServer {
         reply.send(encode(&answer));
     }
 
-    /// Gives a request to commit several rows its number.
+    /// Registers a one-step commit, and returns its number.
     pub(crate) fn expect(&self, at: Arc<dyn AtCommit>) -> u64 {
         let mut state = self.state();
         let number = state.steps.len() as u64;
@@ -359,7 +361,7 @@ impl StoreServer {
         reply
     }
 
-    /// What a request to commit several rows is asked for at the commit, if it has no answer yet.
+    /// Returns the client's part of a one-step commit, if the commit has no answer yet.
     pub(crate) fn expected(&self, number: u64) -> Option<Arc<dyn AtCommit>> {
         match self.state().steps.get(&number)? {
             Step::Expected(at) => Some(at.clone()),
@@ -367,7 +369,7 @@ impl StoreServer {
         }
     }
 
-    /// From now on this is the answer, to every copy of the request.
+    /// Records the answer; every later copy of the request receives the same.
     pub(crate) fn answered(&self, number: u64, reply: &StoreReply) {
         if matches!(reply, StoreReply::NoTimestamp) {
             self.tally.happened(Sometimes::OneStepWithoutTimestamp);
@@ -440,7 +442,7 @@ impl StoreServer {
     }
 }
 
-/// The server as the network knows it.
+/// The server as the network reaches it.
 #[derive(Debug)]
 pub(crate) struct StoreEndpoint(pub(crate) Arc<StoreServer>);
 
@@ -500,7 +502,7 @@ pub(crate) fn new_store(swarm: &Swarm) -> MemoryStore {
 }
 
 impl StoreServer {
-    /// Opens a table for whoever asks; the network has no part in it.
+    /// Opens a table without the network.
     pub(crate) async fn open_table(
         &self,
         name: &str,

@@ -1,5 +1,6 @@
-//! What a seed's world is like: every kind of fault is on or off, and its rate is drawn ("swarm
-//! testing": a run with few kinds of faults goes deeper than one with all of them).
+//! Draws a seed's world: whether each kind of fault occurs, and at which rate.
+//!
+//! This is "swarm testing": a run with few kinds of faults goes deeper than one with all of them.
 
 use std::time::Duration;
 
@@ -9,12 +10,13 @@ use percolator_core::{CommitPath, Options, Secondaries};
 use crate::random::Rng;
 use crate::schedule::Policy;
 
-/// How messages fare. Rates are in ten thousand.
+/// How messages are delayed, lost and copied. Rates are in ten thousand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Weather {
     pub(crate) delay_min: Duration,
     pub(crate) delay_max: Duration,
-    /// One in so many messages takes four times as long, one in its square sixteen times, ...
+    /// One message in this many takes four times as long, one in the square of it sixteen
+    /// times, ...
     pub(crate) tail: u64,
     pub(crate) lose_request: u64,
     pub(crate) lose_reply: u64,
@@ -22,7 +24,7 @@ pub(crate) struct Weather {
     pub(crate) late_duplicate: u64,
     pub(crate) late_max: Duration,
     pub(crate) busy: u64,
-    /// Of requests that place locks.
+    /// The rate among requests that place locks.
     pub(crate) overloaded: u64,
 }
 
@@ -31,49 +33,50 @@ pub(crate) struct Weather {
 pub(crate) struct Swarm {
     pub(crate) weather: Weather,
     pub(crate) timeout: Duration,
-    /// How long the store gathers mutations before it syncs them; zero for each by itself.
+    /// How long the store gathers mutations before it syncs them; zero to sync each by itself.
     pub(crate) sync_max: Duration,
-    /// How long a commit in one step takes at most between its timestamp and its publication.
+    /// The longest time between a one-step commit's timestamp and its publication.
     pub(crate) publish_max: Duration,
-    /// Most rows of a page, whatever was asked for.
+    /// The maximum number of rows of a page, whatever limit the client names.
     pub(crate) page_rows_max: usize,
-    /// Whether a store that is down says so.
+    /// Whether a store that is down refuses requests; otherwise it does not answer.
     pub(crate) refuses: bool,
-    /// Whether the mutations of one request travel apart.
+    /// Whether each mutation of one request travels in a message of its own.
     pub(crate) splits_batches: bool,
-    /// How long a process's conditional mutations, and its reads, wait for each other where they go
-    /// in one request; zero if they do not.
+    /// How long a process's conditional mutations, and its reads, wait for others to share a
+    /// request with; zero if they do not wait.
     pub(crate) batch_delay: Duration,
     pub(crate) session_timeout: Duration,
-    /// By how much monotonic clocks may be fast or slow, in parts per million.
+    /// The largest drift of monotonic clocks, in parts per million.
     pub(crate) drift_ppm_max: u64,
     pub(crate) wall_offset_ms_max: u64,
-    /// How many timestamps an oracle reserves at once.
+    /// How many timestamps an oracle reserves at a time.
     pub(crate) window: u64,
     pub(crate) faults: Intervals,
     pub(crate) options: Options,
     pub(crate) clients: u64,
     pub(crate) transactions: u64,
-    /// Whether store and oracle let transactions commit in one step.
+    /// Whether store and oracle offer one-step commits.
     pub(crate) one_step: bool,
-    /// Whether clients see at once, without a request, what the store holds under a column.
+    /// Whether clients can `glance` at a column's contents without a request.
     pub(crate) glances: bool,
-    /// Whether the store has no locality groups, so that notifications lie apart from their rows.
+    /// Whether the store has no locality groups, so that notifications are in tables of their own.
     pub(crate) apart: bool,
-    /// Whether the oracles are several that stand by for one another.
+    /// Whether there are several oracles that stand by for one another.
     pub(crate) stand_by: bool,
-    /// Whether liveness tokens and advisory locks lie in the store.
+    /// Whether liveness tokens and advisory locks are in the store.
     pub(crate) table_locks: bool,
-    /// Without a floor: how long a request lives at most.
+    /// The longest life of a request, in a store without a floor.
     pub(crate) life: Option<Duration>,
     pub(crate) policy: Policy,
-    /// The largest requests that the store takes.
+    /// The largest requests that the store accepts.
     pub(crate) limits: Limits,
-    /// How long a client waits at most for a commit before it lets go of it; each one draws.
+    /// The longest time that a client waits for a commit before it abandons it; each commit
+    /// draws a time.
     pub(crate) patience: Option<Duration>,
 }
 
-/// The mean time between two faults of a kind; `None` if it is off.
+/// The mean time between two faults of a kind; `None` if the kind does not occur.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Intervals {
     pub(crate) partition: Option<Duration>,
@@ -93,7 +96,7 @@ pub(crate) struct Intervals {
 }
 
 impl Weather {
-    /// Nothing but short delays.
+    /// Returns weather with short delays only.
     pub(crate) fn fair() -> Self {
         Weather {
             delay_min: Duration::from_micros(50),
@@ -127,7 +130,7 @@ impl Weather {
 
 impl Swarm {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        // Some worlds are calm, so that what goes wrong there is not the weather's fault.
+        // Some worlds are calm, so that their findings cannot come from messages and faults.
         let calm = rng.below(16) == 0;
         let weather = if calm { Weather::fair() } else { Weather::draw(rng) };
         let faults = if calm { Intervals::default() } else { Intervals::draw(rng) };
@@ -159,12 +162,12 @@ impl Swarm {
             patience: None,
         };
         if rng.below(3) == 0 {
-            // Where requests live briefly, retentions are short, and a pause outlasts them.
+            // With a short request life the retentions are short too, and a pause outlasts them.
             let longest = if rng.below(2) == 0 { 30 } else { 250 };
             swarm.without_floors(Duration::from_millis(rng.between(10, longest)));
         }
-        // From a copy: what is drawn afterwards is what it was before stores had limits, clients no
-        // patience, machines lost their power, and observers were paused.
+        // These draws use a copy of the generator. So the draws that follow are the same as
+        // before these options existed, and older seeds keep their worlds.
         let mut rng = rng.clone();
         swarm.limits = limits(&mut rng);
         if rng.below(2) == 0 {
@@ -179,13 +182,14 @@ impl Swarm {
         swarm
     }
 
-    /// How long conditional mutations and reads wait: of one that splits batches, nobody waits for
-    /// others.
+    /// Returns how long conditional mutations and reads wait for others: not at all if batches
+    /// are split.
     pub(crate) fn gather(&self) -> Duration {
         if self.splits_batches { Duration::ZERO } else { self.batch_delay }
     }
 
-    /// A store that cannot compare a floor; nobody waits for a request that is over.
+    /// Makes the store one that cannot compare a floor. No client then waits longer than a
+    /// request lives.
     fn without_floors(&mut self, life: Duration) {
         self.life = Some(life);
         self.one_step = false;
@@ -219,8 +223,8 @@ impl Intervals {
     }
 }
 
-/// None in half of the worlds; else such that every protocol action of these workloads can just be
-/// sent.
+/// Returns no limits in half of the worlds. In the others the limits are small, but large
+/// enough for every protocol action of these workloads.
 fn limits(rng: &mut Rng) -> Limits {
     if rng.below(2) == 0 {
         return Limits::default();
@@ -233,7 +237,7 @@ fn limits(rng: &mut Rng) -> Limits {
     }
 }
 
-/// Zero in half of the worlds, else up to `max`.
+/// Returns zero in half of the worlds, else a rate of up to `max`.
 fn rate(rng: &mut Rng, max: u64) -> u64 {
     if rng.below(2) == 0 { 0 } else { rng.between(1, max) }
 }
@@ -243,8 +247,8 @@ fn options(rng: &mut Rng) -> Options {
         lock_lifetime: Duration::from_millis(rng.between(60, 2000)),
         transaction_life_max: Duration::from_secs(rng.between(2, 30)),
         read_wait_max: Duration::from_millis(rng.between(50, 5000)),
-        // Some are over after one lost reply: then outcomes are unknown although the store can be
-        // reached.
+        // Some deadlines pass after one lost reply. Outcomes are then unknown although the
+        // store can be reached.
         commit_deadline: Duration::from_millis(match rng.below(4) {
             0 => rng.between(1, 20),
             _ => rng.between(20, 4000),

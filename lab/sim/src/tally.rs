@@ -1,5 +1,6 @@
-//! What befell a run: faults by kind, and things that must happen sometimes, or the simulation
-//! tests nothing.
+//! Counts the faults of a run, and the things that must happen sometimes.
+//!
+//! If one of those things never happens, the simulation does not test what it claims to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +11,10 @@ macro_rules! kinds {
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
-            /// All of them, in order.
+            /// All variants, in order.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// Its name in reports.
+            /// Returns the name in reports.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
@@ -32,7 +33,7 @@ kinds! {
         Duplicate = "duplicate",
         /// A copy that arrived long after its transaction.
         LateDuplicate = "late_duplicate",
-        /// A message that took the long tail of delays.
+        /// A message with a delay from the long tail.
         Slow = "slow",
         /// A request that its server refused as busy.
         Busy = "busy",
@@ -42,9 +43,9 @@ kinds! {
         Partition = "partition",
         /// A partition one way.
         OneWay = "one_way_partition",
-        /// A process stopped for a while.
+        /// A process stopped for some time.
         Pause = "pause",
-        /// A process killed, and another life of it started.
+        /// A process killed, and a successor started.
         Kill = "kill",
         /// A wall clock stepped.
         ClockStep = "clock_step",
@@ -58,9 +59,9 @@ kinds! {
         OraclePause = "oracle_pause",
         /// A second oracle started beside the first.
         OracleRival = "oracle_rival",
-        /// The oracle that led resigned.
+        /// The leading oracle resigned.
         OracleResigned = "oracle_resigned",
-        /// A living client's session with the lock service lost.
+        /// A live client's session with the lock service lost.
         SessionLoss = "session_loss",
         /// The lock service restarted with nothing in memory.
         LockRestart = "lock_service_restart",
@@ -70,9 +71,9 @@ kinds! {
         FloorRaised = "floor_raised",
         /// Observers registered while writers ran.
         Registration = "late_registration",
-        /// A copy of a prewrite that arrived beyond its deadline, after a collection.
+        /// A copy of a prewrite that arrived after its deadline and after a collection.
         Ghost = "ghost",
-        /// A write of the store that failed, with all that waited for it.
+        /// A write of the store that failed, with all mutations that waited for it.
         WriteFailure = "write_failure",
         /// An observer paused, and resumed later.
         ObserverPause = "observer_pause",
@@ -84,40 +85,41 @@ kinds! {
 kinds! {
     /// Something that must happen sometimes.
     Sometimes {
-        /// A prewrite was rejected where its own transaction's tomb stood.
+        /// A prewrite was rejected because of its own transaction's tomb.
         TombBlockedPrewrite = "tomb_blocked_prewrite",
-        /// Somebody else rolled a committed transaction forward.
+        /// Another client rolled a committed transaction forward.
         RollForwardByOther = "roll_forward_by_other",
-        /// A client was told Unknown of a transaction that had committed.
+        /// A client received `Unknown` for a transaction that had committed.
         UnknownThenCommitted = "commit_unknown_then_committed",
-        /// A client was told Unknown of a transaction that had not.
+        /// A client received `Unknown` for a transaction that had not committed.
         UnknownThenAborted = "commit_unknown_then_aborted",
-        /// A transaction committed although its client had let go of the commit.
+        /// A transaction committed although its client had abandoned the commit.
         HungUpThenCommitted = "hung_up_then_committed",
-        /// A transaction committed on a primary lock older than its lifetime, kept by heartbeats.
+        /// A transaction committed although its primary lock was older than its lifetime,
+        /// because heartbeats had prolonged it.
         HeartbeatSavedLock = "heartbeat_saved_lock",
-        /// A living owner's primary was rolled back by another.
+        /// A live owner's primary was rolled back by another client.
         LeaseCleanedLiveOwner = "lease_cleaned_live_owner",
-        /// A reader met a lock.
+        /// A reader found a lock.
         ReadBlocked = "read_blocked",
-        /// A clearing of notifications left a newer one standing.
+        /// A clearing of notifications left a newer one.
         NotifyKeptByNewer = "notify_kept_by_newer",
-        /// An observer's run was rejected because another had acknowledged.
+        /// An observer's run was rejected because another run had acknowledged.
         AckConflict = "ack_conflict",
         /// A transaction's two timestamps came from two oracles.
         OracleFailoverMidCommit = "oracle_failover_mid_commit",
-        /// A reader was refused below the floor.
+        /// A read below the floor was refused.
         TooOldRead = "too_old_read",
         /// A store kill lost mutations that were not synced yet.
         TornWalRecovered = "torn_wal_recovered",
-        /// A power cut took back renewals that had been acknowledged.
+        /// A power cut undid renewals that had been acknowledged.
         RenewalsLost = "renewals_lost",
-        /// A transaction committed in one step.
+        /// A one-step commit succeeded.
         OneStepCommitted = "one_step_committed",
-        /// A commit in one step was rejected.
+        /// A one-step commit was rejected.
         OneStepRejected = "one_step_rejected",
-        /// A commit in one step went through two phases, for want of a timestamp in memory or
-        /// because an observer had been registered.
+        /// A one-step commit fell back to two phases, because there was no timestamp in memory
+        /// or because an observer had been registered.
         OneStepWithoutTimestamp = "one_step_without_timestamp",
         /// A round of garbage collection in the storm dropped versions.
         VersionsCollected = "versions_collected",
@@ -127,11 +129,12 @@ kinds! {
         ObservedInRow = "observed_in_row",
         /// Observers ran for notifications in tables of their own.
         ObservedApart = "observed_apart",
-        /// A client answered reads out of what it had read ahead.
+        /// A client answered reads from columns that it had read ahead.
         ReadAhead = "read_ahead",
-        /// A client read rows before their prewrites, and others were faster than one of these.
+        /// A client read rows before their prewrites, and another client changed one of them
+        /// in between.
         LookOutrun = "look_outrun",
-        /// A client saw at a glance what it read.
+        /// A `glance` returned what the client wanted to read.
         Glanced = "glanced",
         /// Conditional mutations that had waited for each other went in one request.
         Gathered = "gathered",
@@ -145,33 +148,34 @@ kinds! {
         CollectedUnfenced = "collected_without_floor",
         /// A retention that is too short for late requests was refused.
         RetentionRefused = "retention_refused",
-        /// A client failed what it had open because its registration had lapsed.
+        /// A client failed its open transactions because its registration had lapsed.
         Lapsed = "lapsed",
-        /// A lock was placed where garbage collection had taken what would have rejected it.
+        /// A lock was placed after garbage collection had removed the record or tomb that
+        /// would have rejected it.
         LateLock = "late_lock",
-        /// A reader waited for a commit in one step that was not published yet.
+        /// A reader waited for a one-step commit that was not published yet.
         WaitedForPending = "waited_for_pending",
-        /// A write of the store failed, and it refused everything until it was started again.
+        /// A write of the store failed, and the store refused all requests until its next start.
         WriteFailed = "write_failed",
-        /// A scan went over several pages.
+        /// A scan needed several pages.
         PagedScan = "paged_scan",
         /// A batch's transaction did not commit.
         BatchAborted = "batch_aborted",
-        /// A worker renewed the advisory lock on a row, because an observer took long.
+        /// A worker renewed the advisory lock on a row because an observer took long.
         RowLockRenewed = "row_lock_renewed",
         /// Workers were stopped in the middle of a run.
         RunAbandoned = "run_abandoned",
-        /// Workers ran a part of a column's observers.
+        /// Workers ran only some of a column's observers.
         PartlyObserved = "partly_observed",
         /// An observer ran after a pause in which the cell had changed.
         RanAfterPause = "ran_after_pause",
-        /// A cell was explained whose reader rolls a transaction forward.
+        /// `explain` predicted a reader that rolls a transaction forward.
         ExplainedRollForward = "explained_roll_forward",
-        /// A cell was explained whose reader removes a lock.
+        /// `explain` predicted a reader that removes a lock.
         ExplainedRollBack = "explained_roll_back",
-        /// A cell was explained whose reader rolls a dead owner's transaction back.
+        /// `explain` predicted a reader that rolls a dead owner's transaction back.
         ExplainedDecision = "explained_decision",
-        /// A cell was explained whose reader waits for a lock.
+        /// `explain` predicted a reader that waits for a lock.
         ExplainedWait = "explained_wait",
     }
 }
@@ -184,7 +188,7 @@ pub(crate) struct Tally {
     sometimes: [AtomicU64; KINDS_MAX],
 }
 
-/// More than there are kinds of anything.
+/// At least the number of variants of each enum.
 const KINDS_MAX: usize = 64;
 
 const _: () = assert!(Fault::ALL.len() <= KINDS_MAX && Sometimes::ALL.len() <= KINDS_MAX);
@@ -213,12 +217,12 @@ impl Tally {
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// The counts, in the order of [`Fault::ALL`].
+    /// Returns the counts, in the order of [`Fault::ALL`].
     pub(crate) fn faults(&self) -> Vec<u64> {
         Fault::ALL.iter().map(|f| self.faults[*f as usize].load(Ordering::Relaxed)).collect()
     }
 
-    /// The counts, in the order of [`Sometimes::ALL`].
+    /// Returns the counts, in the order of [`Sometimes::ALL`].
     pub(crate) fn sometimes(&self) -> Vec<u64> {
         let count = |s: &Sometimes| self.sometimes[*s as usize].load(Ordering::Relaxed);
         Sometimes::ALL.iter().map(count).collect()

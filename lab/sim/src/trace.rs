@@ -1,4 +1,4 @@
-//! What happened, as a hash of every event and, when asked for, as lines of text.
+//! Records the events of a run: as one hash and, if the caller asked for it, as lines of text.
 
 use std::time::Duration;
 
@@ -24,8 +24,7 @@ impl Trace {
         self.lines.unwrap_or_default()
     }
 
-    /// Notes an event: its kind, two numbers that tell it from others, and words for those who
-    /// read.
+    /// Records an event: its kind, two numbers that distinguish it, and words for the reader.
     pub(crate) fn note(
         &mut self,
         now: Duration,

@@ -1,9 +1,9 @@
-//! The network: messages are bytes, and each copy of one fares by itself.
+//! Simulates the network: messages are bytes, and each copy of a message has its own fate.
 //!
-//! A request is a list of copies: none (lost), one, or more (duplicated, perhaps to arrive long
-//! after everybody has forgotten it); each has a delay of its own, so they overtake one another.
-//! Replies are lost and delayed in the same way; the first to arrive counts. Nothing ties a message
-//! to the life of its sender: what was sent arrives.
+//! A request becomes none, one or more copies: it may be lost or duplicated, and a duplicate
+//! may arrive long after the transaction's end. Each copy has a delay of its own, so copies
+//! overtake one another. Replies are lost and delayed in the same way; the first one to arrive
+//! counts. The death of a sender does not affect messages in flight.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,13 +25,13 @@ use crate::tally::{Fault, Tally};
 /// The longest tail: a message may take 4^5 times as long as usual.
 const TAIL_MAX: u32 = 5;
 
-/// Something that answers requests.
+/// A process that answers requests.
 pub(crate) trait Server: Send + Sync {
     /// Handles a request; the reply may be sent later, or never.
     fn receive(&self, request: Bytes, from: ProcessId, reply: ReplyTo);
 }
 
-/// The network; clones are one.
+/// The network; clones share one state.
 #[derive(Clone)]
 pub(crate) struct Transport {
     shared: Arc<Shared>,
@@ -46,9 +46,9 @@ struct Shared {
 
 struct State {
     weather: Weather,
-    /// From whom to whom nothing gets through.
+    /// Directed pairs of processes between which no message passes.
     cut: BTreeSet<(ProcessId, ProcessId)>,
-    /// If given, nothing gets through but from one of these to another.
+    /// If given, messages pass only between these processes.
     only: Option<Vec<ProcessId>>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// Counts a copy that is on its way, until it has arrived or was dropped.
+/// Counts a copy in flight, until it has arrived or was dropped.
 struct Flight(Arc<AtomicU64>);
 
 impl Flight {
@@ -74,7 +74,7 @@ impl Drop for Flight {
     }
 }
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Request,
@@ -100,7 +100,7 @@ impl Transport {
         self.state().weather = weather;
     }
 
-    /// Lets nothing through from one process to another, until it is mended.
+    /// Stops all messages from one process to another, until `mend` is called.
     pub(crate) fn cut(&self, from: ProcessId, to: ProcessId) {
         self.state().cut.insert((from, to));
     }
@@ -115,17 +115,17 @@ impl Transport {
         state.only = None;
     }
 
-    /// Lets nothing through but what these processes send each other; everything again with `None`.
+    /// Lets messages pass only between these processes; `None` lifts the restriction.
     pub(crate) fn only(&self, these: Option<Vec<ProcessId>>) {
         self.state().only = these;
     }
 
-    /// How many copies of messages are on their way.
+    /// Returns how many copies of messages are in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.shared.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Whether a server that is up refuses this request all the same.
+    /// Draws whether a server that is up refuses this request nevertheless.
     pub(crate) fn is_busy(&self) -> bool {
         let busy = self.state().weather.busy;
         let is = busy > 0 && self.shared.executor.draw(|rng| rng.chance(busy));
@@ -135,7 +135,7 @@ impl Transport {
         is
     }
 
-    /// Whether a store has no room for the locks of this request.
+    /// Draws whether a store has no room for the locks of this request.
     pub(crate) fn is_overloaded(&self) -> bool {
         let overloaded = self.state().weather.overloaded;
         let is = overloaded > 0 && self.shared.executor.draw(|rng| rng.chance(overloaded));
@@ -145,7 +145,7 @@ impl Transport {
         is
     }
 
-    /// Asks a server and waits for its answer; `None` when none came in time.
+    /// Sends a request and waits for the answer. Returns `None` if none arrives in time.
     pub(crate) async fn call(
         &self,
         from: ProcessId,
@@ -158,7 +158,7 @@ impl Transport {
         Answer { slot, sleep: self.shared.executor.sleep(timeout) }.await
     }
 
-    /// Tells a server something and waits for nothing.
+    /// Sends a request without waiting for an answer.
     pub(crate) fn tell(
         &self,
         from: ProcessId,
@@ -198,7 +198,7 @@ impl Transport {
         });
     }
 
-    /// The copies of a message that will arrive, each with its delay.
+    /// Returns the delays of those copies of a message that will arrive.
     fn delays(&self, from: ProcessId, to: ProcessId, way: Way) -> Copies {
         let Shared { executor, tally, .. } = &*self.shared;
         let (weather, cut) = {
@@ -272,7 +272,7 @@ fn delay(rng: &mut Rng, weather: &Weather, tally: &Tally) -> Duration {
     delay
 }
 
-/// Where the answer to a request goes.
+/// The destination of the answer to a request.
 pub(crate) struct ReplyTo {
     transport: Transport,
     server: ProcessId,
@@ -299,7 +299,7 @@ impl ReplyTo {
     }
 }
 
-/// Where a caller waits.
+/// The place where a caller waits for its reply.
 #[derive(Default)]
 struct Slot(Mutex<Waiting>);
 
@@ -314,7 +314,7 @@ impl Slot {
         locked(&self.0)
     }
 
-    /// The first reply counts; nobody looks at a later one.
+    /// Stores the first reply; later ones are ignored.
     fn fill(&self, reply: Bytes) {
         let mut waiting = self.waiting();
         waiting.reply.get_or_insert(reply);

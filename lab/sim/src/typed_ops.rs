@@ -1,8 +1,9 @@
-//! Sequences of typed operations, held against a map of versions.
+//! Compares sequences of typed operations with a map of versions.
 //!
-//! Any bytes are a sequence: transactions that commit, crash between their phases or only read, at
-//! the present and in the past, with short values and long ones. It is small and serial, a second
-//! opinion to the simulator: what a reader must see is in a map that a page of code keeps.
+//! Any bytes form a sequence. Its transactions commit, crash between their phases, or only
+//! read, at the present and in the past, with short and long values. The check is small and
+//! serial. It is a second opinion beside the simulator: the expected values come from a map
+//! that one page of code maintains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,22 +15,22 @@ use percolator_core::{
     Table, WindowOracle,
 };
 
-/// Columns, rows and tables are few, so that operations meet.
+/// Columns and rows are few, so that operations touch the same cells.
 static COLUMNS: [Column; 2] = [Column::literal("a"), Column::literal("b:c")];
 const ROWS: u8 = 4;
-/// Long values do not fit the lock record.
+/// Values of 300 bytes do not fit into the lock record.
 const VALUE_BYTES: [usize; 4] = [0, 1, 4, 300];
 
 /// A cell: row and index of the column.
 type Cell = (u8, usize);
 
-/// Runs the sequence that the bytes stand for.
+/// Runs the sequence that the bytes encode.
 ///
 /// # Errors
-/// Those of the client, none of which should come.
+/// Returns the errors of the client, none of which is expected.
 ///
 /// # Panics
-/// When something differs from the map.
+/// If a read differs from the map.
 pub fn check(bytes: &[u8]) -> Result<()> {
     let runtime = VirtualRuntime::new(1);
     runtime.clone().block_on(async move {
@@ -47,9 +48,9 @@ struct World {
     services: Services,
     client: Client,
     table: Table,
-    /// The versions of each cell, and what its transaction wrote.
+    /// The versions of each cell: commit timestamp and value, `None` for a delete.
     versions: BTreeMap<Cell, BTreeMap<Timestamp, Option<Bytes>>>,
-    /// Timestamps at which something was committed or read.
+    /// Timestamps of commits and reads.
     moments: BTreeSet<Timestamp>,
 }
 
@@ -77,7 +78,7 @@ impl World {
         }
     }
 
-    /// What a transaction writes: one bit of the argument for each of some cells.
+    /// Returns the writes of a transaction: one bit of the argument for each of six cells.
     fn writes(argument: u8) -> BTreeMap<Cell, Option<Bytes>> {
         let length = VALUE_BYTES[usize::from(argument >> 6)];
         let mut writes = BTreeMap::new();
@@ -99,13 +100,13 @@ impl World {
                 None => tx.delete(&self.table, vec![*row], column)?,
             }
         }
-        // Locks of those that crashed are in the way, and have to be resolved on it.
+        // Locks of crashed clients are in the way; the commit has to resolve them.
         let commit_ts = tx.commit().await?;
         self.remember(writes, commit_ts);
         Ok(())
     }
 
-    /// A transaction whose client dies before its commit point, or right behind it.
+    /// Runs a transaction whose client dies before its commit point, or immediately after it.
     async fn crash(&mut self, argument: u8, behind: bool) -> Result<()> {
         let writes = World::writes(argument);
         let client = Client::open(self.services.clone(), Options::default()).await?;
@@ -204,7 +205,7 @@ mod tests {
             percolator_core::testing::check_write_record(&bytes);
         }
 
-        /// Likely ones: the tags and flags of a lock, in front of anything.
+        /// Checks likely records: the tag and flags of a lock, followed by any bytes.
         #[test]
         fn lock_records_have_one_encoding(
             secondary in any::<bool>(),

@@ -1,7 +1,7 @@
-//! A watcher in a simulated world: it compares each event with what the store holds at that moment.
+//! Watches a simulated world: it compares each event with the store's contents at that moment.
 //!
-//! An event comes after the fact. So when a commit or a roll-forward is reported, the store has the
-//! record; and what was reported to be aborted has none at the end.
+//! An event comes after the fact. So the store has the record when a commit or a roll-forward
+//! is reported. A transaction that was reported to be aborted has no record at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ pub(crate) struct Watching {
 #[derive(Debug, Default)]
 struct Seen {
     kinds: BTreeSet<&'static str>,
-    /// The transactions that have committed, with their commit timestamps.
+    /// The committed transactions, with their commit timestamps.
     committed: BTreeMap<Timestamp, Timestamp>,
     aborted: BTreeSet<Timestamp>,
     wrong: Vec<String>,
@@ -32,9 +32,9 @@ struct Seen {
 /// A watcher's view of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Events {
-    /// Their kinds.
+    /// The kinds of the events.
     pub kinds: BTreeSet<&'static str>,
-    /// Events that contradict the store, and in which way.
+    /// Events that contradict the store, with the contradiction.
     pub wrong: Vec<String>,
 }
 
@@ -59,13 +59,13 @@ impl Watching {
         Events { kinds: seen.kinds, wrong: seen.wrong.into_iter().chain(undone).collect() }
     }
 
-    /// When the store says that a transaction has committed.
+    /// Returns the commit timestamp of a transaction, if the store has its record.
     fn commit_ts(&self, start_ts: Timestamp) -> Option<Timestamp> {
         self.store.journal().committed.get(&start_ts).copied()
     }
 }
 
-/// The kind of an event.
+/// Returns the kind of an event.
 fn kind(event: &Event<'_>) -> &'static str {
     match event {
         Event::Committed { written, .. } if written.notified().next().is_some() => "notified",
@@ -93,8 +93,8 @@ impl Watch for Watching {
     fn on_event(&self, event: &Event<'_>) {
         let (claimed, stored) = match event {
             Event::Committed { tx, commit_ts, written, .. } => {
-                // A transaction that only notifies leaves no record, nor does a run that writes
-                // nothing but its acknowledgement leave a cell.
+                // A transaction that only sends notifications leaves no record. A run that
+                // writes only its acknowledgement has no cell in `written`.
                 let wrote = written.cells().next().is_some();
                 let stored = self.commit_ts(tx.start_ts);
                 (Some(*commit_ts), if wrote { stored } else { stored.or(Some(*commit_ts)) })

@@ -1,4 +1,4 @@
-//! A world: store, oracles, lock service, network, and the processes of the protocol in it.
+//! Builds a world: store, oracles, lock service, network, and the processes of the protocol.
 
 use std::fmt;
 use std::pin::pin;
@@ -25,12 +25,12 @@ use crate::transport::{Server, Transport};
 use crate::watching::Watching;
 use crate::workload::Mix;
 
-/// The error of a client that has let go of its commit.
+/// The error of a client that has abandoned its commit.
 pub(crate) const HUNG_UP: &str = "its client hung up";
 /// The shortest lifetime of a token in the store.
 const TOKEN_MIN: Duration = Duration::from_millis(100);
 
-/// Everything in one seed's world.
+/// The parts of one seed's world.
 pub(crate) struct World {
     pub(crate) executor: Executor,
     pub(crate) transport: Transport,
@@ -42,7 +42,7 @@ pub(crate) struct World {
     pub(crate) oracles: Arc<Oracles>,
     store_endpoint: Arc<dyn Server>,
     lock_endpoint: Arc<dyn Server>,
-    /// The processes that faults may befall.
+    /// The processes that faults may hit.
     members: Mutex<Vec<ProcessRuntime>>,
     book: Mutex<Book>,
     quota: AtomicU64,
@@ -50,7 +50,7 @@ pub(crate) struct World {
     healed: AtomicBool,
     /// Whether the failing observer fails.
     pub(crate) broken: AtomicBool,
-    /// Watches all clients, if somebody wants that.
+    /// Watches all clients, if the caller of the run asked for it.
     pub(crate) watching: OnceLock<Arc<Watching>>,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Debug for World {
 }
 
 impl World {
-    /// A world in fair weather, with an oracle but without clients.
+    /// Creates a world in fair weather, with an oracle but without clients.
     pub(crate) fn new(seed: u64, restrictions: &Restrictions, trace: bool) -> Arc<World> {
         let executor = Executor::new(seed, trace);
         let mut swarm = executor.draw(Swarm::draw);
@@ -110,7 +110,7 @@ impl World {
         self.executor.now()
     }
 
-    /// Waits for a commit as long as its client has the patience, and then lets go of it.
+    /// Waits for a commit as long as its client's patience lasts, then abandons it.
     pub(crate) async fn patiently<T>(&self, commit: impl Future<Output = Result<T>>) -> Result<T> {
         let Some(longest) = self.swarm.patience.filter(|_| self.has_begun() && !self.is_healed())
         else {
@@ -129,23 +129,23 @@ impl World {
         self.executor.sleep(Duration::from_millis(ms)).await;
     }
 
-    /// A number from `low` to `high`.
+    /// Draws a number from `low` to `high`.
     pub(crate) fn between(&self, low: u64, high: u64) -> u64 {
         self.executor.draw(|rng| rng.between(low, high))
     }
 
-    /// True once in `n`.
+    /// Returns true with a chance of one in `n`.
     pub(crate) fn one_in(&self, n: u64) -> bool {
         self.between(1, n) == 1
     }
 
-    /// Takes one transaction out of the quota.
+    /// Takes one transaction out of the quota. Returns false if the quota is used up.
     pub(crate) fn take_quota(&self) -> bool {
         let take = |left: u64| left.checked_sub(1);
         self.quota.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
-    /// Lets clients begin nothing new.
+    /// Ends the quota, so that clients begin no further work.
     pub(crate) fn end_quota(&self) {
         self.quota.store(0, Ordering::Relaxed);
     }
@@ -158,18 +158,18 @@ impl World {
         self.healed.load(Ordering::Relaxed)
     }
 
-    /// Whether the storm has begun.
+    /// Returns whether the storm has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Lets the weather of the seed begin.
+    /// Starts the seed's weather.
     pub(crate) fn begin_storm(&self) {
         self.begun.store(true, Ordering::Relaxed);
         self.transport.set_weather(self.swarm.weather);
     }
 
-    /// Ends all faults, and gives everybody an oracle that leads.
+    /// Ends all faults, and starts an oracle that every client knows and that will lead.
     pub(crate) fn heal(self: &Arc<Self>) {
         self.healed.store(true, Ordering::Relaxed);
         self.broken.store(false, Ordering::Relaxed);
@@ -183,12 +183,12 @@ impl World {
             self.executor.resume(process);
         }
         self.start_oracle();
-        // One that still tries to lead must not take over from it.
+        // An older oracle that still tries to lead must not take over from the new one.
         self.oracles.keep_newest().into_iter().for_each(|old| self.executor.kill(old));
         self.executor.note("healed", (0, 0), String::new);
     }
 
-    /// A process that faults may befall.
+    /// Creates a process that faults may hit.
     pub(crate) fn new_member(&self) -> ProcessRuntime {
         let member = self.new_process();
         self.members_mut().push(member.clone());
@@ -199,20 +199,20 @@ impl World {
         new_runtime(&self.executor, &self.swarm)
     }
 
-    /// One of the members that live.
+    /// Draws one of the live members.
     pub(crate) fn any_member(&self) -> Option<ProcessRuntime> {
         let mut members = self.members_mut();
         members.retain(|member| !self.executor.is_dead(member.process));
         self.executor.draw(|rng| rng.pick(&members).cloned())
     }
 
-    /// Ends a process where it stands; its session with the lock service ends a while later.
+    /// Ends a process where it stands. Its session with the lock service ends some time later.
     pub(crate) fn kill(&self, process: ProcessId) {
         self.executor.kill(process);
         self.locks.end_sessions(process, self.swarm.session_timeout);
     }
 
-    /// Starts an oracle that takes over from those before it, or stands by for them.
+    /// Starts an oracle that takes over from earlier ones, or stands by for them.
     pub(crate) fn start_oracle(&self) {
         let runtime = self.new_process();
         let process = runtime.process;
@@ -225,7 +225,7 @@ impl World {
         let endpoint = Arc::new(OracleEndpoint(server.clone()));
         let forgotten = self.oracles.add(process, server, endpoint);
         if let Some(forgotten) = forgotten.filter(|_| self.swarm.stand_by) {
-            // One that nobody knows must not lead.
+            // An oracle that no client knows must not lead.
             self.executor.kill(forgotten);
         }
     }
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// Opens a client in a process, however often it takes.
+    /// Opens a client in a process, and tries again until that succeeds.
     pub(crate) async fn client(&self, runtime: &ProcessRuntime) -> Client {
         let timeout = self.swarm.timeout;
         let services = crate::mutated::services(Services {
@@ -273,7 +273,7 @@ impl World {
 }
 
 impl World {
-    /// The lock service as a process sees it: a server's, or the core's own in the store.
+    /// Returns the lock service of a process: a server's, or the core's own in the store.
     async fn lock_service(&self, runtime: &ProcessRuntime) -> Arc<dyn LockService> {
         let process = runtime.process;
         if !self.swarm.table_locks {

@@ -1,4 +1,4 @@
-//! Import circles: files that import from each other, directly or through others.
+//! Finds import circles: files that import from each other, directly or through others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use crate::modules::Modules;
 use crate::tree::Tree;
 
 const RULE: &str = "circles";
-/// Largest circle of a package without an exception, in files.
+/// The largest circle of a package without an exception, in files.
 const FILES_MAX: usize = 3;
 
 /// Checks that no import circle of a package has more than three files.
 ///
-/// An exception names a package's folder and the size of its largest circle today. It fails as
-/// soon as the circle is smaller, so that the number follows.
+/// An exception names a package's folder and the size of its largest circle today. An
+/// exception that is larger than the circle is a finding, so that the number follows.
 #[must_use]
 pub fn circles(tree: &Tree, exceptions: &[(&str, usize)]) -> Vec<Finding> {
     let packages = tree.packages();
@@ -50,7 +50,7 @@ fn finding(file: &str, line: usize, message: String) -> Finding {
     Finding { file: file.to_owned(), line, rule: RULE, message }
 }
 
-/// Describes a circle with the imports inside of it.
+/// Describes a circle, with the imports within it.
 fn too_large(graph: &Graph, circle: &BTreeSet<&str>, max: usize) -> Finding {
     let mut message = format!(
         "{} files import each other in a circle, at most {max} may: move what they share into a \
@@ -92,7 +92,8 @@ impl<'a> Search<'a> {
         Search { graph, numbers: BTreeMap::new(), stack: Vec::new(), found: Vec::new() }
     }
 
-    /// Visits a file and what it reaches. Returns the lowest number on the stack that it reaches.
+    /// Visits a file and all files that it reaches. Returns the lowest number on the stack
+    /// among them.
     fn visit(&mut self, file: &'a str) -> usize {
         let number = self.numbers.len();
         self.numbers.insert(file, number);

@@ -1,4 +1,4 @@
-//! What a check reports.
+//! Defines the report of a check.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct Finding {
     pub line: usize,
     /// The name of the check.
     pub rule: &'static str,
-    /// What breaks the rule, and what to do.
+    /// The violation, and the remedy.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Which file imports what from which: names are followed to the file that defines them.
+//! Builds the graph of imports between files: each name is followed to the file that defines it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::modules::{Module, Modules};
 /// How many re-exports a name is followed through.
 const STEPS_MAX: usize = 30;
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     Module(usize),
@@ -19,7 +19,7 @@ pub(crate) enum Target {
 pub(crate) type Graph = BTreeMap<String, BTreeMap<String, usize>>;
 
 impl Modules {
-    /// Follows a path that stands in a module. `None`: it leads out of the package.
+    /// Follows a path that is used in a module. Returns `None` if it leads out of the package.
     pub(crate) fn resolve(&self, from: usize, path: &[String], steps: usize) -> Option<Target> {
         let mut at = from;
         for (index, name) in path.iter().enumerate() {
@@ -30,7 +30,7 @@ impl Modules {
                 _ => match self.lookup(at, name, steps) {
                     Some(Target::Module(module)) => module,
                     None if index > 0 && !self.is_foreign(at, name) => {
-                        // A macro made it.
+                        // A macro defines the item.
                         return Some(Target::Item(at, name.clone()));
                     }
                     other => return other,
@@ -40,7 +40,7 @@ impl Modules {
         Some(Target::Module(at))
     }
 
-    /// Whether a module imports a name from another package.
+    /// Returns whether a module imports a name from another package.
     fn is_foreign(&self, module: usize, name: &str) -> bool {
         self.all[module].imports.contains_key(name)
     }
@@ -55,7 +55,7 @@ impl Modules {
         }
         let steps = steps.checked_sub(1)?;
         if let Some(import) = module.imports.get(name) {
-            // `use name::..` inside of itself names another package.
+            // If the import of `name` begins with `name` itself, it names another package.
             let own = import.path.first().is_some_and(|first| first == name);
             return if own { None } else { self.resolve(at, &import.path, steps) };
         }
@@ -86,7 +86,7 @@ impl Modules {
             for (line, path) in used(module) {
                 match self.resolve(id, path, STEPS_MAX) {
                     Some(Target::Item(of, _)) => add(line, &self.all[of].file),
-                    // All names of a module: those that it defines.
+                    // A glob imports all names that the module defines.
                     Some(Target::Module(of)) if is_glob(module, line, path) => {
                         add(line, &self.all[of].file);
                     }

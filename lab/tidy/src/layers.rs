@@ -1,4 +1,4 @@
-//! The layers of the workspace: nothing in `crates/` or `apps/` depends on `lab/`.
+//! Checks the layers of the workspace: nothing in `crates/` or `apps/` depends on `lab/`.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use crate::tree::Tree;
 
 const KINDS: &[&str] = &["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// Checks that no package in `crates/` or `apps/` depends on one in `lab/`, in whatever way.
+/// Checks that no package in `crates/` or `apps/` depends on one in `lab/`, by any kind of
+/// dependency.
 ///
 /// # Panics
 ///
@@ -53,7 +54,7 @@ fn parse(path: &str, text: &str) -> Table {
     text.parse().unwrap_or_else(|error| panic!("{path} is not valid TOML: {error}"))
 }
 
-/// Lists the dependencies of a manifest, those of single targets included.
+/// Lists the dependencies of a manifest, including those for single targets.
 fn dependencies(manifest: &Table) -> Vec<(&str, &Value)> {
     let targets = manifest.get("target").and_then(Value::as_table);
     let targets = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
@@ -63,7 +64,7 @@ fn dependencies(manifest: &Table) -> Vec<(&str, &Value)> {
     entries.map(|(key, dependency)| (key.as_str(), dependency)).collect()
 }
 
-/// Returns the package that a dependency names, whatever name it has here.
+/// Returns the package that a dependency names, also if it is renamed here.
 fn package<'a>(key: &'a str, dependency: &'a Value, shared: Option<&'a Value>) -> &'a str {
     let renamed = |dependency: &'a Value| dependency.get("package").and_then(Value::as_str);
     let workspace = dependency.get("workspace").is_some();

@@ -1,4 +1,4 @@
-//! Checks of the source tree that neither the compiler nor clippy makes.
+//! Checks the source tree for rules that neither the compiler nor clippy checks.
 //!
 //! ```text
 //! layers    no package in crates/ or apps/ depends on one in lab/
@@ -9,14 +9,14 @@
 //! names     no item is named by a word that the field has another word for
 //! ```
 //!
-//! `lines` counts lines by what they are for; the program `percolator-tidy` prints them.
+//! `lines` counts lines by their purpose; the program `percolator-tidy` prints the counts.
 //!
 //! `tests/tree.rs` runs every check on this repository, and holds the lists of today's exceptions.
 //! A list only shrinks: an exception that is larger than needed fails, too.
 //!
-//! The checks read source text, not what the compiler makes of it. `source` blanks comments,
-//! strings and test code; `modules` reads the modules and imports of what is left. A name that a
-//! macro makes counts as one of the file that calls the macro.
+//! The checks read source text, not the compiler's view of it. `source` blanks comments,
+//! strings and test code. `modules` reads the modules and imports of the rest. A name that a
+//! macro creates counts as one of the file that calls the macro.
 
 mod circles;
 mod finding;

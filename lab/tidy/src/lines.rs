@@ -1,7 +1,7 @@
-//! How many lines of Rust there are, by what they are for.
+//! Counts lines of Rust by their purpose.
 //!
-//! A tree that is older than the folders `apps/` and `lab/` is counted the same way: what has moved
-//! there since is known by its place before.
+//! A tree from before the folders `apps/` and `lab/` is counted in the same way. The lists
+//! below also name the earlier places of the packages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use crate::tree::Tree;
 pub enum Kind {
     /// Code that users depend on or run.
     Product,
-    /// Tests of product and applications.
+    /// Tests of products and applications.
     Tests,
     /// Programs that measure and check, with their own tests.
     Laboratory,
     /// Applications and examples.
     Applications,
-    /// Code that a program made.
+    /// Code that a program generated.
     Generated,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Where the laboratory is, and where it was.
+/// The folders of the laboratory, today and earlier.
 const LABORATORY: &[&str] = &[
     "lab/",
     "fuzz/",
@@ -46,11 +46,11 @@ const LABORATORY: &[&str] = &[
     "crates/percolator-cli/tests/torture",
 ];
 
-/// Where applications are, and where they were.
+/// The folders of applications, today and earlier.
 const APPLICATIONS: &[&str] = &["apps/", "crates/webindex/"];
 
 impl Kind {
-    /// Returns what a file is for; its test code, if it has any, is not asked about.
+    /// Returns the purpose of a file. Test code within the file is not considered.
     fn of(file: &str) -> Kind {
         let begins = |places: &[&str]| places.iter().any(|place| file.starts_with(place));
         let is_test = file.contains("/tests/") || file.ends_with("/tests.rs");

@@ -1,7 +1,8 @@
-//! `percolator-tidy lines [DIR]`: how many lines of Rust a tree has, by what they are for.
+//! Implements `percolator-tidy lines [DIR]`, which counts a tree's lines of Rust by their purpose.
 //!
-//! DIR is the root of this repository at any commit, such as `git worktree add DIR COMMIT` makes;
-//! this directory when left away. The checks of the tree are tests of this package.
+//! DIR is the root of this repository at any commit, such as `git worktree add DIR COMMIT`
+//! creates. The default is the current directory. The checks of the tree are tests of this
+//! package.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
-//! The modules of a package, read from its source: children, imports, definitions, paths.
+//! Reads the modules of a package from its source: children, imports, definitions, paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// A path as it is written, such as `crate::records::Lock`.
+/// A path as the source has it, such as `crate::records::Lock`.
 pub(crate) type Path = Vec<String>;
 
 /// A name that a `use` brings into a module.
@@ -13,19 +13,19 @@ pub(crate) type Path = Vec<String>;
 pub(crate) struct Import {
     pub(crate) line: usize,
     pub(crate) path: Path,
-    /// Others can import the name from here.
+    /// Whether other modules can import the name from here.
     pub(crate) passed_on: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Module {
     pub(crate) file: String,
-    /// The module itself for the root of a crate.
+    /// The parent module; the root of a crate is its own parent.
     pub(crate) parent: usize,
     pub(crate) root: usize,
     pub(crate) children: BTreeMap<String, usize>,
     pub(crate) imports: BTreeMap<String, Import>,
-    /// `use path::*`, and imports of traits without a name.
+    /// Imports by `use path::*`, and imports of traits without a name.
     pub(crate) unnamed: Vec<Import>,
     pub(crate) defined: BTreeSet<String>,
     /// The words outside of imports.
@@ -35,7 +35,7 @@ pub(crate) struct Module {
     pub(crate) extended: Vec<(usize, Path)>,
 }
 
-/// The modules of all crates of a package: of its library and its programs.
+/// The modules of all crates of a package: its library and its programs.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     pub(crate) all: Vec<Module>,
@@ -65,7 +65,7 @@ impl Modules {
         id
     }
 
-    /// Reads a file whose child modules lie in `folder`.
+    /// Reads a file whose child modules are in `folder`.
     fn read(&mut self, tree: &Tree, file: &str, folder: &str, parent: Option<usize>) -> usize {
         let id = self.add(file, parent);
         let code = Source::of(tree.get(file).unwrap_or_default()).without_tests();
@@ -111,7 +111,7 @@ struct Reader<'a> {
     modules: &'a mut Modules,
     tokens: &'a [Token],
     at: usize,
-    /// Open brackets of any kind.
+    /// The number of open brackets of any kind.
     depth: usize,
 }
 
@@ -128,7 +128,7 @@ impl Reader<'_> {
         self.tokens.get(self.at).map_or(1, |token| token.line)
     }
 
-    /// Reads a module to its end, which is that of the file or a closing brace.
+    /// Reads a module to its end, which is the end of the file or a closing brace.
     fn module(&mut self, id: usize, folder: &str) {
         let depth = self.depth;
         while self.at < self.tokens.len() {
@@ -172,7 +172,7 @@ impl Reader<'_> {
         self.modules.all[id].defined.insert(name);
     }
 
-    /// `mod name;` or `mod name { .. }`.
+    /// Reads `mod name;` or `mod name { .. }`.
     fn child(&mut self, id: usize, folder: &str) {
         let name = self.text(self.at + 1).to_owned();
         let below = format!("{folder}/{name}");
@@ -204,7 +204,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads one tree of a `use` behind a prefix, and stops at what ends it.
+    /// Reads one tree of a `use` after a prefix, and stops at the token that ends it.
     fn import_tree(&mut self, id: usize, prefix: &mut Path, passed_on: bool) {
         let (len, line) = (prefix.len(), self.line());
         loop {
@@ -250,7 +250,7 @@ impl Reader<'_> {
             self.text(self.at + 1).clone_into(&mut name);
             self.at += 2;
         } else if name.is_empty() {
-            // Not a `use` of Rust: pass the token.
+            // The token belongs to no `use` of Rust, so it is skipped.
             self.at += 1;
             return;
         }
@@ -263,14 +263,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks ahead at an `impl`, and keeps its type if it names no trait.
+    /// Looks ahead at an `impl`, and records its type if it names no trait.
     fn extension(&mut self, id: usize) {
         let mut at = self.at + 1;
         let (mut angles, mut path) = (0_usize, Path::new());
         loop {
             match self.text(at) {
                 "<" => angles += 1,
-                // Not the end of an arrow.
+                // The `>` of an arrow closes no bracket.
                 ">" if self.text(at - 1) != "-" => angles = angles.saturating_sub(1),
                 "{" | "where" if angles == 0 => break,
                 "for" if angles == 0 => return,
@@ -286,10 +286,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Passes a word, and the path that begins with it.
+    /// Reads a word, and the path that begins with it.
     fn word(&mut self, id: usize, word: String) {
         let line = self.line();
-        // A visibility is no import: `pub(in crate::records)`.
+        // A visibility such as `pub(in crate::records)` is no import.
         let visibility = self.before(1) == "in" && self.before(2) == "(";
         let begins = !matches!(self.before(1), "::" | ".");
         let mut path = vec![word];

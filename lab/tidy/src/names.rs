@@ -1,10 +1,10 @@
-//! Words that the field has another word for, in the names of the code.
+//! Finds names in the code with words that the glossary replaces.
 
 use crate::finding::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// Words that no name holds, in lower case and joined by `_`, and what to write instead.
+/// The words that no name may contain, in lower case and joined by `_`, each with its replacement.
 const WORDS: &[(&str, &str)] = &[
     ("aftermath", "settled"),
     ("begin_time", "start_ts"),
@@ -25,7 +25,7 @@ const WORDS: &[(&str, &str)] = &[
 const KEYWORDS: &[&str] =
     &["fn", "mod", "struct", "enum", "union", "trait", "type", "const", "static"];
 
-/// Checks that no item has a name with a word that the glossary replaces, items of tests included.
+/// Checks that no item's name contains a word that the glossary replaces, items of tests included.
 #[must_use]
 pub fn names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

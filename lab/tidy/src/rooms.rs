@@ -1,4 +1,4 @@
-//! Rooms: a type is extended where it is defined, and in few places outside.
+//! Checks the rooms: a type is extended where it is defined, and in few places outside.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::modules::Modules;
 use crate::tree::Tree;
 
 const RULE: &str = "rooms";
-/// Most files outside of a type's room that extend it, without an exception.
+/// The maximum number of files outside of a type's room that extend it, without an exception.
 const FILES_MAX: usize = 3;
 
 /// The files outside of a type's room that extend it, with the line of the first `impl`.
@@ -16,8 +16,8 @@ type Outside = BTreeMap<String, usize>;
 /// Checks that at most three files outside of a type's room extend it by `impl Type`.
 ///
 /// The room is the folder of the file that defines the type, and that file's own folder. An
-/// exception names a package's folder, a type, and the number of files today. It fails as soon as
-/// there are fewer, so that the number follows.
+/// exception names a package's folder, a type, and the number of files today. An exception
+/// that is larger than this number is a finding, so that the number follows.
 #[must_use]
 pub fn rooms(tree: &Tree, exceptions: &[(&str, &str, usize)]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -65,7 +65,7 @@ pub fn rooms(tree: &Tree, exceptions: &[(&str, &str, usize)]) -> Vec<Finding> {
     findings
 }
 
-/// Lists the types that are extended, by the file that defines them and their names.
+/// Lists the extended types, by the file that defines them and their names.
 fn extended(modules: &Modules) -> BTreeMap<(String, String), Outside> {
     let mut types: BTreeMap<_, Outside> = BTreeMap::new();
     for (id, module) in modules.all.iter().enumerate() {

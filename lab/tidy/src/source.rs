@@ -1,10 +1,11 @@
-//! Rust source without comments, strings and test code, of the same length and lines.
+//! Reads Rust source, and blanks comments, strings and test code without changing lengths or
+//! lines.
 
 use std::ops::Range;
 
 /// A Rust file in two parts.
 pub(crate) struct Source {
-    /// The code. Comments, and what stands between quotes, are spaces.
+    /// The code, with spaces in place of comments and of the text between quotes.
     pub(crate) code: String,
     /// The line and text of each comment; a comment of several lines has an entry for each.
     pub(crate) comments: Vec<(usize, String)>,
@@ -42,7 +43,7 @@ impl Source {
     }
 }
 
-/// The places of items under `#[cfg(test)]`, with the attribute.
+/// Returns the places of items under `#[cfg(test)]`, including the attribute.
 fn tests(chars: &[char]) -> Vec<Range<usize>> {
     let (mut tests, mut at) = (Vec::new(), 0);
     while at < chars.len() {
@@ -59,7 +60,7 @@ fn tests(chars: &[char]) -> Vec<Range<usize>> {
     tests
 }
 
-/// Returns the length of the attribute that excludes what follows from other builds than tests.
+/// Returns the length of an attribute that limits the next item to test builds.
 fn test_attribute(chars: &[char]) -> Option<usize> {
     let attributes = ["#[cfg(test)]", "#[cfg(all(test"];
     let begins = |text: &str| text.chars().zip(chars).all(|(a, &b)| a == b);
@@ -73,7 +74,7 @@ fn end_of_item(chars: &[char], mut at: usize) -> usize {
     let head: String = chars[at..].iter().take(400).collect();
     let mut words = head.split(|char: char| !char.is_alphanumeric() && char != '_');
     let items = ["fn", "impl", "mod", "use", "struct", "enum", "trait", "const", "static", "type"];
-    // The first words of an item, behind its other attributes; a field has none of them.
+    // These are the first words of an item, after its other attributes. A field has none of them.
     let is_item = words.by_ref().take(60).any(|word| items.contains(&word));
     while at < chars.len() {
         match chars[at] {
@@ -105,7 +106,7 @@ impl Reader {
         self.chars.get(self.at + ahead).copied().unwrap_or('\0')
     }
 
-    /// Passes one character, as it is or as a space.
+    /// Passes over one character, and keeps it or writes a space.
     fn pass(&mut self, visible: bool) -> char {
         let char = self.peek(0);
         self.at += 1;
@@ -167,7 +168,7 @@ impl Reader {
         self.pass(true);
     }
 
-    /// A character, or a lifetime or label.
+    /// Reads a character literal, a lifetime or a label.
     fn quote(&mut self) {
         let is_char = self.peek(1) == '\\' || self.peek(2) == '\'';
         self.pass(true);
@@ -182,7 +183,7 @@ impl Reader {
         }
     }
 
-    /// A word, or a string or character with a prefix.
+    /// Reads a word, or a string or character with a prefix.
     fn word(&mut self) {
         let mut word = String::new();
         while self.peek(0).is_alphanumeric() || self.peek(0) == '_' {

@@ -1,4 +1,5 @@
-//! Each check fails on a small tree that breaks its rule, and passes on one that does not.
+//! Tests that each check fails on a small tree that breaks its rule, and passes on one that
+//! does not.
 
 use super::*;
 
@@ -10,7 +11,7 @@ fn tree(files: &[(&str, &str)]) -> Tree {
     tree
 }
 
-/// The findings as a person sees them.
+/// Returns the findings as a person sees them.
 fn shown(findings: Vec<Finding>) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
@@ -38,7 +39,7 @@ fn a_product_that_depends_on_the_laboratory_is_found() {
     }
 }
 
-/// A package with four files, of which each imports from the next.
+/// Returns a package with four files, each of which imports from the next.
 fn circle(last: &str) -> Tree {
     tree(&[
         ("crates/a/Cargo.toml", ""),
@@ -86,7 +87,7 @@ fn tests_comments_strings_and_smaller_circles_are_no_circle() {
     }
 }
 
-/// A type in a folder, and files of another folder that extend it.
+/// Returns a type in a folder, and files of another folder that extend it.
 fn extended(files: usize) -> Tree {
     let mut tree = tree(&[
         ("crates/a/Cargo.toml", ""),
@@ -185,7 +186,7 @@ fn a_hazard_without_a_row_is_found() {
         shown(hazards(&tree(&[table, ("crates/a/src/lib.rs", &text)])))
     };
     assert_eq!(of("H07"), [""; 0]);
-    // In two parts, because the check reads this file, too.
+    // The number is in two parts, because the check reads this file, too.
     let unknown = format!("H{}", "08");
     let message = format!(
         "crates/a/src/lib.rs:2: hazards: {unknown} has no row in docs/hazards.md: add the row, or \

@@ -1,4 +1,4 @@
-//! Rules about the text of files: widths, lengths, and numbers that must have a document.
+//! Checks the text of files: widths, lengths, and numbers that must have a document.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use crate::finding::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// Widest line with a comment, in characters.
+/// The maximum width of a line with a comment, in characters.
 const COLUMNS_MAX: usize = 100;
-/// Longest Rust file, in lines.
+/// The maximum length of a Rust file, in lines.
 const LINES_MAX: usize = 800;
 const HAZARDS: &str = "docs/hazards.md";
 const DECISIONS: &str = "docs/decisions/";
@@ -35,7 +35,7 @@ pub fn comment_width(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks that no Rust file is longer than 800 lines, code that a program made excepted.
+/// Checks that no Rust file is longer than 800 lines, except generated code.
 #[must_use]
 pub fn file_length(tree: &Tree) -> Vec<Finding> {
     let finding = |(file, text): (&str, &str)| {
@@ -79,7 +79,7 @@ pub fn decisions(tree: &Tree) -> Vec<Finding> {
     numbers(tree, "decisions", "ADR-", known, &remedy)
 }
 
-/// Finds every number behind `prefix` that is not known.
+/// Finds every number after `prefix` that is not known.
 fn numbers(
     tree: &Tree,
     rule: &'static str,

@@ -1,10 +1,10 @@
-//! The files that the checks read, in memory.
+//! Holds the files that the checks read, in memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-/// The folders that hold packages.
+/// The folders that contain packages.
 const FOLDERS: &[&str] = &["crates", "apps", "lab", "fuzz"];
 
 /// The text of files by their paths, relative to the root of the repository.
@@ -34,7 +34,7 @@ impl Tree {
     }
 
     fn read_folder(&mut self, root: &Path, folder: &str) -> io::Result<()> {
-        // A tree of an older commit has not all of them.
+        // The tree of an older commit may lack some of these folders.
         if !root.join(folder).exists() {
             return Ok(());
         }
@@ -63,12 +63,12 @@ impl Tree {
         files.filter(move |(path, _)| path.starts_with(prefix))
     }
 
-    /// Iterates over the Rust files that people write.
+    /// Iterates over the Rust files, without generated code.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
         self.below("").filter(|(path, _)| path.ends_with(".rs") && !path.contains("/generated/"))
     }
 
-    /// Lists the folders of packages below the folders of the workspace, such as `crates/bigtable`.
+    /// Lists the folders of packages, such as `crates/bigtable`.
     pub(crate) fn packages(&self) -> Vec<&str> {
         let manifests = self.below("").filter_map(|(path, _)| path.strip_suffix("/Cargo.toml"));
         manifests.collect()

@@ -1,7 +1,8 @@
-//! What clients were told is what the store's records say (H07, P4).
+//! Checks that every outcome that a client received agrees with the store's records (P4, H07).
 //!
-//! A client that was told a commit timestamp finds its records at it for ever; one that was told
-//! "aborted" never finds one. Of one that was told nothing, nothing is demanded here.
+//! A transaction whose client received a commit timestamp has its records at that timestamp. A
+//! transaction whose client received "aborted" has none. A transaction whose client received
+//! nothing may have either: this check demands nothing of it.
 
 use super::facts::Facts;
 use super::findings::report;
@@ -13,7 +14,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         let s = known.txn.start_ts;
         let first = known.records.first().map(|record| record.commit_ts);
         match (known.txn.outcome, first) {
-            // One that wrote nothing, or only notified, leaves no record.
+            // A transaction that wrote nothing, or only sent notifications, leaves no record.
             (Outcome::Committed(_), None) if known.writes.is_empty() => {}
             (Outcome::Committed(told), None) => report(
                 findings,

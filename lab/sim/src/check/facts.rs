@@ -1,7 +1,8 @@
-//! What became of each transaction: the history, arranged for the checkers.
+//! Works out the fate of each transaction, and arranges the history for the checkers.
 //!
-//! The store's records decide, not what clients were told: a transaction whose outcome its client
-//! did not learn has committed if and only if a record points at its start timestamp.
+//! The store's records decide, not the outcome that the client received. A transaction whose
+//! client did not learn the outcome has committed if and only if a record points at its start
+//! timestamp.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +15,20 @@ use crate::history::{Cell, History, Op, Outcome, Record, Txn};
 pub(super) struct Facts<'a> {
     pub(super) history: &'a History,
     pub(super) txns: Vec<TxnFacts<'a>>,
-    /// Records that point at a start timestamp of no transaction.
+    /// Records that point at a start timestamp of no known transaction.
     pub(super) strays: Vec<Record>,
     /// All records, each once, by cell and commit timestamp.
     pub(super) records: BTreeSet<Record>,
 }
 
-/// A transaction, and what the store says of it.
+/// A transaction with the store's records of it.
 #[derive(Debug)]
 pub(super) struct TxnFacts<'a> {
     pub(super) txn: &'a Txn,
-    /// Its last write of each cell, and whether that is a delete.
+    /// The last write to each cell, and whether that write is a delete.
     pub(super) writes: BTreeMap<Cell, bool>,
     pub(super) records: Vec<Record>,
-    /// Its commit timestamp: that of its records, else the one its client was told.
+    /// The commit timestamp: that of its records, else the one that its client received.
     pub(super) committed: Option<Timestamp>,
 }
 
@@ -47,7 +48,7 @@ impl<'a> Facts<'a> {
         Facts { history, txns, strays, records }
     }
 
-    /// The transactions that committed, with their commit timestamps.
+    /// Returns the committed transactions, with their commit timestamps.
     pub(super) fn committed(&self) -> impl Iterator<Item = (&TxnFacts<'a>, Timestamp)> {
         self.txns.iter().filter_map(|txn| Some((txn, txn.committed?)))
     }

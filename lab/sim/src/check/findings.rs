@@ -1,8 +1,8 @@
-//! How checkers report what they find.
+//! Names cells and collects findings, for all checkers.
 
 use crate::history::{Cell, Finding};
 
-/// A cell in words.
+/// Returns a cell in words.
 pub(super) fn name(cell: &Cell) -> String {
     format!("{}/{}/{}", cell.table, cell.row, cell.column)
 }

@@ -1,7 +1,8 @@
-//! A cross-check that trusts no timestamp: transactions append to lists and read them.
+//! Cross-checks snapshot isolation without trusting any timestamp: transactions append to
+//! lists and read them.
 //!
-//! Every element is appended once, so a list that was read tells the order of its writers. From the
-//! lists follow the dependencies between transactions (Elle's rules):
+//! Every element is appended once, so a list that was read gives the order of its writers. The
+//! lists yield the dependencies between transactions (Elle's rules):
 //!
 //! ```text
 //! ww   wrote the element right behind the other's
@@ -9,8 +10,8 @@
 //! rw   read a list to which the other appended next
 //! ```
 //!
-//! Under snapshot isolation no cycle of them lacks two `rw` edges in a row. Not inferred: order
-//! from real time, and the order among elements that nobody read.
+//! Under snapshot isolation every cycle of dependencies contains two `rw` edges in a row. The
+//! check infers no order from real time, and none among elements that no transaction read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ use super::findings::report;
 use crate::history::{Finding, Outcome};
 use cycles::{Edge, Kind};
 
-/// The names of what this check finds, after Adya.
+/// The names of this check's findings, after Adya.
 pub mod anomaly {
     /// A cycle of writes.
     pub const G0: &str = "G0";
@@ -34,11 +35,12 @@ pub mod anomaly {
     pub const G_SINGLE: &str = "G-single";
     /// A cycle with several anti-dependencies, no two of them adjacent: long fork.
     pub const G_NONADJACENT: &str = "G-nonadjacent";
-    /// A transaction that does not see its own appends, or two lists in one snapshot.
+    /// A transaction that does not see its own appends, or that reads two different lists of
+    /// one key.
     pub const INTERNAL: &str = "internal";
-    /// Two lists that were read of one key, neither of them a prefix of the other.
+    /// Two reads of one key where neither list is a prefix of the other.
     pub const INCOMPATIBLE_ORDER: &str = "incompatible order";
-    /// An element that nobody appended, or one that is there twice.
+    /// An element that was never appended, or that occurs twice.
     pub const GARBAGE: &str = "garbage element";
 }
 
@@ -66,17 +68,17 @@ pub enum ListOp {
 pub struct ListTxn {
     /// Its steps.
     pub ops: Vec<ListOp>,
-    /// How it ended; the commit timestamp is not looked at.
+    /// The outcome; the check ignores the commit timestamp.
     pub outcome: Outcome,
 }
 
-/// Checks that a history of appends and reads is one of snapshot isolation.
+/// Checks that snapshot isolation allows a history of appends and reads.
 pub fn check(txns: &[ListTxn]) -> Vec<Finding> {
     let mut lists = Lists { txns, ..Lists::default() };
     lists.collect_appends();
     lists.check_reads();
     lists.recover_orders();
-    // The order of versions is not known where reads contradict one another.
+    // The order of versions is unknown where reads contradict one another.
     if lists.findings.is_empty() {
         let edges = lists.edges();
         lists.findings.extend(cycles::find(txns.len(), &edges));
@@ -87,7 +89,8 @@ pub fn check(txns: &[ListTxn]) -> Vec<Finding> {
 #[derive(Default)]
 struct Lists<'a> {
     txns: &'a [ListTxn],
-    /// Who appended an element, and whether it was its last to that key.
+    /// Of each element, by key and element: the transaction that appended it, and whether this
+    /// was its last append to that key.
     writers: BTreeMap<(u64, u64), (usize, bool)>,
     /// The longest list that was read of each key.
     orders: BTreeMap<u64, Vec<u64>>,
@@ -114,11 +117,12 @@ impl Lists<'_> {
         report(&mut self.findings, property, facts);
     }
 
-    /// What each read shows by itself, and against the other steps of its transaction.
+    /// Checks each read by itself, and against the other steps of its transaction.
     fn check_reads(&mut self) {
         let txns = self.txns;
         for (index, txn) in txns.iter().enumerate() {
-            // What the transaction must read of a key, once it has read it: that and its appends.
+            // Once the transaction has read a key, it must read the same list again, plus its
+            // own appends.
             let mut known: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
             let mut appended: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
             for op in &txn.ops {
@@ -166,11 +170,13 @@ impl Lists<'_> {
         }
     }
 
-    /// The order of each key's elements: the longest list, of which all others are prefixes.
+    /// Recovers the order of each key's elements: the longest list, of which all others are
+    /// prefixes.
     fn recover_orders(&mut self) {
         let mut reads: BTreeMap<u64, Vec<&[u64]>> = BTreeMap::new();
         for txn in self.txns {
-            // With what it appended itself, a list says nothing unless the transaction committed.
+            // A list that contains the reader's own appends proves nothing unless the reader
+            // committed.
             let mut dirty = BTreeSet::new();
             for op in &txn.ops {
                 match op {
@@ -242,7 +248,8 @@ impl Lists<'_> {
         edges
     }
 
-    /// Committed appenders whose elements nobody read: they come behind all that was read.
+    /// Committed writers whose elements were never read, by key: they come after all elements
+    /// that were.
     fn unread(&self) -> BTreeMap<u64, Vec<usize>> {
         let of = |(key, order): (&u64, &Vec<u64>)| {
             let key = *key;

@@ -1,8 +1,10 @@
-//! Checkers: was what the clients saw, and what the store is left with, Percolator's promise?
+//! Checks that Percolator kept its promises: to each client in each answer, and in what the
+//! store holds at the end.
 //!
-//! One file per property. The core is a check of snapshot isolation from timestamps: every version
-//! that was read names its writer, every transaction its start and commit timestamps, so that one
-//! sweep over them in order says what each read had to return, in O(N log N).
+//! There is one file for each property. The core checks snapshot isolation from timestamps:
+//! every version that was read names its writer, and every transaction has its start and
+//! commit timestamps. One sweep over the timestamps in order yields the result that each read
+//! had to return, in O(N log N).
 //!
 //! ```text
 //! facts          what became of each transaction, told by the store's records alone
@@ -18,10 +20,10 @@
 //! list_append    the same isolation level without trusting timestamps  (Elle's rules)
 //! ```
 //!
-//! A version that garbage collection took too early shows as a wrong read: `records` holds every
-//! record that ever was. What is not checked here: that the store's values are those written, since
-//! a history names versions and not values; and that work ends, which whoever runs the clients
-//! sees.
+//! A version that garbage collection took too early shows as a wrong read, because `records`
+//! holds every record that ever existed. Two things are not checked here. A history names
+//! versions and not values, so a wrong value under the right version goes unseen. The runner
+//! of the clients checks that work ends.
 
 mod answers;
 mod facts;

@@ -1,9 +1,9 @@
-//! Observers: at most one committed run for each change, and no change forgotten (H47 to H62; P6,
-//! P7).
+//! Checks observers: at most one committed run for each change, and no change forgotten (P6,
+//! P7; H47 to H62).
 //!
-//! Between two committed runs of an observer on a cell lies a commit of the cell, and one before
-//! the first: else one change had two effects. At the end the last run began after the newest
-//! commit, or a notification is left that will start another.
+//! There must be a commit to the cell before the first committed run of an observer on it, and
+//! between each two of its runs. Otherwise one change had two effects. At the end, the last
+//! run began after the newest commit, or a notification is left that will start another run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     never_lost(facts, &commits, &runs, findings);
 }
 
-/// Each run has a change of its own. `commits` are those of the cell, in order.
+/// Checks that each run has a change of its own. `commits` are those of the cell, in order.
 fn once(
     observer: u8,
     cell: &Cell,
@@ -51,7 +51,7 @@ fn once(
 ) {
     let mut before = None;
     for s in starts {
-        // The newest commit that the run saw must be one that the run before it did not see.
+        // The newest commit that this run saw must be one that the run before it did not see.
         let seen = commits.partition_point(|record| record.commit_ts <= *s);
         let newest = seen.checked_sub(1).map(|index| commits[index].commit_ts);
         if newest.is_none_or(|newest| before.is_some_and(|before| newest <= before)) {
@@ -65,7 +65,7 @@ fn once(
     }
 }
 
-/// The last run of each observer saw the newest commit, or will be followed by another.
+/// Checks that each observer's last run saw the newest commit, or that another run will follow.
 fn never_lost(
     facts: &Facts<'_>,
     commits: &BTreeMap<Cell, Vec<Record>>,
@@ -99,9 +99,10 @@ fn never_lost(
     }
 }
 
-/// Deletes that an observer need not have seen: the store was given them before the schema named
-/// the observer, and garbage collection, which knew of no such observer, has dropped them. Whoever
-/// registers later finds no cell. A delete that comes after the observer is kept until it was seen.
+/// Returns the deletes that an observer need not have seen. Such a delete was written before
+/// the schema named the observer. Garbage collection, which did not know the observer then,
+/// has dropped the delete, so an observer that registers later finds no cell. A delete written
+/// after the observer was registered is kept until the observer has handled it.
 fn unseen_deletes(history: &History) -> BTreeSet<(u8, Record)> {
     let collected: BTreeSet<_> = history.collected.iter().collect();
     let of = |(observer, since): &(u8, usize)| {

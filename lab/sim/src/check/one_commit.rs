@@ -1,4 +1,5 @@
-//! One commit timestamp for each transaction, one writer for each version (H20, H29, P5).
+//! Checks that each transaction has one commit timestamp, and each version one writer (P5,
+//! H20, H29).
 
 use std::collections::BTreeMap;
 

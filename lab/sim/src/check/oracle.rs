@@ -1,5 +1,6 @@
-//! The oracle never hands out a timestamp twice, and one asked for after another had arrived is
-//! higher (H09, H40 to H45). Nobody commits at a timestamp that it never handed out (H21).
+//! Checks the oracle. It hands out no timestamp twice, and each timestamp is higher than all
+//! that had arrived when it was requested (H09, H40 to H45). Every timestamp that a
+//! transaction used was handed out (H21).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +39,8 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The timestamps that are not above all those whose replies came before they were asked for.
+/// Returns each timestamp that is below one whose reply had arrived before the request, with
+/// the highest such one.
 fn out_of_order(stamps: &[(Timestamp, Duration, Duration)]) -> Vec<(Timestamp, Timestamp)> {
     let mut by_call = stamps.to_vec();
     by_call.sort_by_key(|(_, call, _)| *call);
@@ -48,7 +50,7 @@ fn out_of_order(stamps: &[(Timestamp, Duration, Duration)]) -> Vec<(Timestamp, T
     let mut highest = Timestamp::ZERO;
     let mut found = Vec::new();
     for (timestamp, call, _) in by_call {
-        // At the same moment is not before.
+        // A reply at the very moment of the request does not count as earlier.
         while let Some((earlier, ..)) = arrived.next_if(|(.., returned)| *returned < call) {
             highest = highest.max(earlier);
         }

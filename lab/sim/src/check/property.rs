@@ -1,4 +1,4 @@
-//! The names of the properties, as findings carry them.
+//! Names the properties; findings carry these names.
 
 /// A read returns the newest version committed at or before its start timestamp.
 pub const SNAPSHOT_READ: &str = "snapshot read";
@@ -8,11 +8,11 @@ pub const SNAPSHOT_SCAN: &str = "snapshot scan";
 pub const OWN_WRITES: &str = "own writes";
 /// No two committed writers of a cell overlap.
 pub const NO_CONFLICT: &str = "no overlapping writers";
-/// A transaction that began after another had ended follows it.
+/// A transaction that began after another ended is ordered after it.
 pub const REAL_TIME: &str = "real-time order";
-/// What was told to have committed has its records, at that timestamp.
+/// A transaction whose client received a commit timestamp has its records at that timestamp.
 pub const NO_LOST_COMMIT: &str = "no lost commit";
-/// What was told to have aborted has no record.
+/// A transaction whose client received "aborted" has no record.
 pub const NO_FALSE_ABORT: &str = "no false abort";
 /// A transaction has one commit timestamp, and a version one writer.
 pub const ONE_COMMIT: &str = "one commit";
@@ -28,16 +28,16 @@ pub const NO_LOCK_LEFT: &str = "no lock left";
 pub const TOMB_OR_RECORD: &str = "tomb or record";
 /// Every record that points at a value has it.
 pub const DATA: &str = "data of a record";
-/// After garbage collection a cell has one version at most below the safe point, and none that
-/// was dropped comes again.
+/// After garbage collection a cell has at most one version below the safe point, and no
+/// dropped version appears again.
 pub const COLLECTED: &str = "collected";
 /// An observer's run commits at most once for each change.
 pub const OBSERVED_ONCE: &str = "observed once";
-/// Every change is handled, or still notified.
+/// Every change was handled, or a notification of it is left.
 pub const OBSERVED: &str = "observed";
-/// A read does what `explain` says of it.
+/// A read returns the result that `explain` predicts.
 pub const EXPLAINED: &str = "explained";
-/// Everything comes to rest once nothing goes wrong any more.
+/// All work ends once the faults have stopped.
 pub const LIVENESS: &str = "liveness";
-/// A world gets as far as its storm.
+/// The simulation completes its set-up, before the faults begin.
 pub const SET_UP: &str = "set-up";

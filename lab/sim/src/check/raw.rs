@@ -1,7 +1,8 @@
-//! What a store holds, read past the client: its records, tombs, locks and notifications, and what
-//! is wrong with them by themselves.
+//! Reads a store directly, past the client: its records, tombs, locks and notifications. It
+//! also audits them by themselves.
 //!
-//! It decodes the records by itself, so that a mistake of the client's own decoding shows.
+//! The module decodes records with code of its own, so that a mistake in the client's decoding
+//! shows.
 
 use std::collections::BTreeSet;
 
@@ -47,17 +48,17 @@ pub struct RawCell {
 pub struct RawRecord {
     /// The cell.
     pub cell: RawCell,
-    /// The record's own time.
+    /// The commit timestamp.
     pub commit_ts: Timestamp,
-    /// What it points at.
+    /// The start timestamp that it points at.
     pub start_ts: Timestamp,
     /// Whether it is a delete.
     pub delete: bool,
-    /// The value, wherever it is kept; `None` for a delete or when it is missing.
+    /// The value, from the record or from `data`; `None` for a delete or if it is missing.
     pub value: Option<Bytes>,
 }
 
-/// What a store holds of the tables for transactions.
+/// The contents of a store's transaction tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Dump {
     /// Its write records, in order.
@@ -73,14 +74,15 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Reads a whole store. Percolator's own tables are left out.
+    /// Reads a whole store, without Percolator's own tables.
     ///
     /// # Errors
-    /// Those of the store; `InvalidRequest` for a record that does not decode.
+    /// Returns the store's errors, and `InvalidRequest` for a record that does not decode.
     pub async fn of(store: &dyn Store) -> Result<Self> {
         let mut dump = Dump::default();
         for name in store.table_names().await? {
-            // Notifications that lie apart, one byte before the key of the row they are about.
+            // A separate table of notifications: its keys have one byte before the key of the
+            // notified row.
             let of = name.strip_prefix(NOTIFY_TABLE);
             if of.is_none() && name.starts_with("percolator.") {
                 continue;
@@ -128,14 +130,17 @@ impl Dump {
         Ok(())
     }
 
-    /// The newest committed value of a cell; `None` when it has none or was deleted.
+    /// Returns the newest committed value of a cell; `None` when it has none or was deleted.
     pub fn newest(&self, cell: &RawCell) -> Option<&Bytes> {
         let of = self.records.iter().filter(|record| record.cell == *cell);
         of.max_by_key(|record| record.commit_ts)?.value.as_ref()
     }
 
-    /// What must hold of every store at any moment: one record for each start timestamp in a cell,
-    /// no lock or tomb beside one, and a value for each that needs one (P5).
+    /// Checks the conditions that every store must fulfil at any moment (P5):
+    ///
+    /// * one record for each start timestamp in a cell,
+    /// * no lock or tomb beside a record,
+    /// * a value for each record that needs one.
     pub fn audit(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let locks: BTreeSet<_> = self.locks.iter().map(|(cell, s, _)| (cell, s)).collect();

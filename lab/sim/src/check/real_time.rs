@@ -1,6 +1,6 @@
-//! Order in real time: whoever begins after a commit was acknowledged reads it, and start
-//! timestamps follow one another as the calls of `begin` do (H39). With the snapshot check this is
-//! strong snapshot isolation.
+//! Checks order in real time (H39). A transaction that begins after a commit was acknowledged
+//! has a higher start timestamp, so it reads that commit. Start timestamps follow the order of
+//! the calls of `begin`. Together with the snapshot check this is strong snapshot isolation.
 
 use bigtable::Timestamp;
 
@@ -10,7 +10,8 @@ use super::property;
 use crate::history::{Finding, Outcome};
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
-    // What is known to everybody from a moment on: a commit, or a start timestamp.
+    // From each of these moments on a timestamp is known: a commit was acknowledged, or
+    // `begin` returned.
     let mut known = Vec::with_capacity(2 * facts.txns.len());
     for of in &facts.txns {
         known.push((of.txn.begin_return, of.txn.start_ts));
@@ -26,7 +27,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     let mut known = known.into_iter().peekable();
     let mut highest = Timestamp::ZERO;
     for txn in begins {
-        // At the same moment is not before.
+        // A reply at the very moment of the call does not count as earlier.
         while let Some((_, timestamp)) = known.next_if(|(moment, _)| *moment < txn.begin_call) {
             highest = highest.max(timestamp);
         }

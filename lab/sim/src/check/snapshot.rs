@@ -1,10 +1,10 @@
-//! Snapshot isolation by one sweep over all start and commit timestamps in order.
+//! Checks snapshot isolation by one sweep over all start and commit timestamps in order.
 //!
-//! At a start every read of the transaction is compared with what is committed up to there, laid
-//! over with what the transaction itself wrote before the read; at a commit every cell's newest
-//! version must be older than the transaction's start. Together that is the definition of snapshot
+//! At a start, each read of the transaction must return the newest version committed up to there,
+//! or the transaction's own earlier write. At a commit, the newest version of each written cell
+//! must be older than the transaction's start. Together these two are the definition of snapshot
 //! isolation: "reads from the latest commit before my start" and "no two committed writers of a
-//! cell overlap". Reads of transactions that aborted or only read are checked like any other.
+//! cell overlap". Reads of aborted and read-only transactions are checked in the same way.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::findings::{name, report};
 use super::property;
 use crate::history::{Cell, Finding, Op};
 
-/// A cell, ordered so that the rows of a column lie side by side: table, column, row.
+/// A cell, ordered so that the rows of a column are adjacent: table, column, row.
 type Key = (u8, u8, u16);
 
 /// The newest committed version of a cell.
@@ -26,7 +26,8 @@ struct Version {
     delete: bool,
 }
 
-/// In this order at one timestamp: a read at `c` sees what committed at `c`.
+/// The order of events at one timestamp: a read at `c` sees the commit at `c`, so commits come
+/// first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Commit(usize),
@@ -77,9 +78,9 @@ impl Sweep<'_> {
         }
     }
 
-    /// Compares the reads of the transaction that began at `s`.
+    /// Checks the reads of the transaction that began at `s`.
     fn start(&mut self, s: Timestamp, ops: &[Op]) {
-        // What it has written so far: its own start timestamp, or nothing where it deleted.
+        // The transaction's writes so far: its own start timestamp, or `None` for a delete.
         let mut own: BTreeMap<Key, Option<Timestamp>> = BTreeMap::new();
         for op in ops {
             match op {
@@ -126,7 +127,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// What a scan has to return.
+    /// Returns the rows that a scan has to return.
     fn expected(
         &self,
         own: &BTreeMap<Key, Option<Timestamp>>,

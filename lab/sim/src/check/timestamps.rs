@@ -1,4 +1,5 @@
-//! All start and commit timestamps are distinct, and each transaction's start comes first (H29).
+//! Checks that all start and commit timestamps are distinct, and that each transaction's start
+//! comes first (H29).
 
 use super::facts::Facts;
 use super::findings::report;

@@ -1,5 +1,5 @@
-//! A transaction is whole: all its cells have a record or none has, no tomb stands beside a record,
-//! no lock is left when everything has been resolved (P3, P5).
+//! Checks that transactions are whole (P3, P5). Either all cells of a transaction have a record or
+//! none has. No tomb stands beside a record, and no lock is left once all locks were resolved.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::property;
 use crate::history::Finding;
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
-    // A run of an observer acknowledges, in a cell that its own steps do not name.
+    // An observer's run also writes its acknowledgement, in a cell that its own steps do not name.
     let runs: BTreeSet<_> = facts.history.runs.iter().map(|run| run.start_ts).collect();
     for known in &facts.txns {
         compare(known, runs.contains(&known.txn.start_ts), findings);

@@ -1,4 +1,4 @@
-//! Requests to store, oracle and lock service, and their replies.
+//! Defines the requests to store, oracle and lock service, and their replies.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use percolator_core::{Holder, Incarnation, Stamp};
 
 use super::{Wire, wire_enum, wire_struct};
 
-/// To the store; the first field names the table.
+/// A request to the store; the first field names the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreRequest {
     Read(Bytes, RowRead),
@@ -21,7 +21,8 @@ pub(crate) enum StoreRequest {
     CheckMany(Bytes, Vec<ConditionalMutation>),
     Tablets(Bytes),
     RaiseFloor(Timestamp),
-    /// Several rows in one step; the number is that of what the store asks the client for.
+    /// Commits several rows in one step. The number identifies the `AtCommit` that the client
+    /// left with the store, because that one cannot be encoded.
     CommitRows(u64, Timestamp, Vec<RowPart>),
 }
 
@@ -32,14 +33,14 @@ pub(crate) struct RowRead {
     pub(crate) select: Selection,
 }
 
-/// A row of several, and its predicate.
+/// One row of a one-step commit, with its table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowPart {
     pub(crate) table: Bytes,
     pub(crate) request: ConditionalMutation,
 }
 
-/// From the store: one for each kind of request, or an error.
+/// A reply of the store: one variant for each kind of request, or an error.
 #[derive(Debug, Clone)]
 pub(crate) enum StoreReply {
     Row(Row),

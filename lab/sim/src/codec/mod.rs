@@ -1,8 +1,8 @@
-//! The binary form of every request and reply between simulated processes.
+//! Encodes and decodes every request and reply between simulated processes.
 //!
-//! What a process sends is encoded, and what another receives was decoded, so a value that does not
-//! survive the journey shows in every run. Invariants: decoding is the inverse of encoding, takes
-//! all bytes, and never panics; integers are big-endian.
+//! Every message crosses the wire as bytes, so a value that does not survive encoding shows in
+//! every run. Decoding is the inverse of encoding, consumes all bytes, and never panics.
+//! Integers are big-endian.
 
 mod messages;
 mod table;
@@ -13,22 +13,23 @@ pub(crate) use messages::{
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// What can be sent.
+/// A value that can be sent.
 pub(crate) trait Wire: Sized {
     fn put(&self, out: &mut BytesMut);
 
-    /// Takes the value from the front; `None` if the bytes are not of this form.
+    /// Takes the value from the front of `input`. Returns `None` if the bytes do not have this
+    /// form.
     fn take(input: &mut Bytes) -> Option<Self>;
 }
 
-/// The bytes of a message.
+/// Encodes a message.
 pub(crate) fn encode(message: &impl Wire) -> Bytes {
     let mut out = BytesMut::with_capacity(256);
     message.put(&mut out);
     out.freeze()
 }
 
-/// The message that these bytes are, all of them.
+/// Decodes a message. Returns `None` unless the bytes are exactly one.
 pub(crate) fn decode<T: Wire>(mut bytes: Bytes) -> Option<T> {
     let message = T::take(&mut bytes)?;
     bytes.is_empty().then_some(message)
@@ -180,7 +181,7 @@ impl<T: Wire> Wire for Vec<T> {
 
     fn take(input: &mut Bytes) -> Option<Self> {
         let length = take_length(input)?;
-        // Every value has at least one byte; a length that cannot be is not believed.
+        // Every value has at least one byte, so a length above the remaining bytes is refused.
         if length > input.len() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The binary form of what a store works with: selections, mutations, rows, pages, errors.
+//! Encodes and decodes the store's own types: selections, mutations, rows, pages and errors.
 
 use std::ops::Bound;
 
@@ -10,7 +10,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Wire, wire_enum, wire_struct};
 
-/// Families by number, so that a name is a byte and decoding it allocates nothing.
+/// Known families are sent as a number, so that a name takes one byte and decoding allocates
+/// nothing.
 const FAMILIES: [&str; 7] = ["data", "lock", "write", "rollback", "notify", "failed", "system"];
 const NAMED: u8 = u8::MAX;
 
@@ -138,7 +139,8 @@ impl Wire for Error {
                 out.put_u8(4);
                 what.put(out);
             }
-            // What a server says of its files is nothing that a client could act upon.
+            // A client cannot act on details of a server's files, so those errors arrive as
+            // `Unavailable`.
             other => {
                 out.put_u8(2);
                 other.to_string().put(out);
@@ -275,7 +277,7 @@ mod tests {
             prop_assert_eq!(decode(encode(&request)), Some(request.clone()));
             prop_assert_eq!(decode(encode(&select)), Some(select));
             prop_assert_eq!(decode(encode(&page)), Some(page));
-            // One byte more or less is another message, or none.
+            // The encoding with any byte appended does not decode.
             let mut longer = encode(&request).to_vec();
             longer.extend_from_slice(&rest);
             let decoded = decode::<ConditionalMutation>(Bytes::from(longer));

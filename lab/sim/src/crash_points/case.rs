@@ -1,4 +1,4 @@
-//! One case: a transaction, the faults that befall it, and who comes after it.
+//! Plays one case: a transaction, the faults that hit it, and the client that recovers after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::check::{check, property};
 use crate::history::{Cell, Finding, Outcome};
 use crate::logged::{COLUMN, Log, LoggedOracle, Step, cell, open_tables, raw, table_name};
 
-/// Most cells of the victim.
+/// The number of cells that the victim writes.
 pub(super) const CELLS_MAX: usize = 3;
 
-/// Where the three cells lie, and their notifications; the first is the primary, the last is
-/// observed.
+/// The places of the three cells and of their notifications. The first cell is the primary,
+/// the last is observed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Placement {
     OneTable,
     TwoTables,
-    /// In two tables, and the notifications in two others.
+    /// The cells are in two tables, and their notifications in two others.
     NotifiedApart,
 }
 
@@ -50,16 +50,16 @@ impl Placement {
     }
 }
 
-/// What a case came to.
+/// The result of a case.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// The requests that were numbered: the victim's, then the recoverer's.
+    /// The numbered requests: the victim's, then the recoverer's.
     pub(super) requests: Vec<Kind>,
-    /// How many of them are the victim's.
+    /// How many of these requests are the victim's.
     pub(super) of_victim: usize,
     /// The victim's commit timestamp, as the store has it.
     pub(super) committed: Option<Timestamp>,
-    /// Whether its client was told.
+    /// Whether the victim's client received a definite outcome.
     pub(super) told: bool,
     pub(super) findings: Vec<Finding>,
 }
@@ -74,7 +74,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Runs it.
+    /// Runs the case.
     pub(super) fn run(&self) -> Result<Report> {
         let runtime = VirtualRuntime::new(1);
         runtime.clone().block_on(async {
@@ -101,7 +101,7 @@ struct Process {
 }
 
 impl World {
-    /// A store whose cells hold a first value, and an observer of the last cell's table.
+    /// Creates a store whose cells hold a first value, and registers an observer of the last cell.
     async fn new(runtime: VirtualRuntime, case: &Case) -> Result<Self> {
         let (store, log) = (Arc::new(case.placement.store()), Log::default());
         let inner: Arc<dyn Oracle> = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await?);
@@ -135,21 +135,22 @@ impl World {
         Ok(Process { client, end })
     }
 
-    /// Runs a numbered client's task until it has ended, died or stalled.
+    /// Runs a task of a numbered client until the task has ended, died or stalled.
     async fn start(&self, process: &Process, task: impl Future<Output = ()> + Send + 'static) {
         let (handle, registration) = AbortHandle::new_pair();
         process.end.number(handle.clone());
         let (done, mut ended) = futures::channel::oneshot::channel::<()>();
         let task = Abortable::new(task, registration);
         self.runtime.spawn(Box::pin(async move {
-            // That it was aborted was the plan.
+            // An aborted task is expected: the fault killed the client.
             let _ = task.await;
             let _ = done.send(());
         }));
         while !process.end.is_stalled() && matches!(ended.try_recv(), Ok(None)) {
             self.runtime.sleep(Duration::from_millis(1)).await;
         }
-        // Whoever ended without dying keeps its token; that must not matter.
+        // A client that ended without dying keeps its liveness token, and recovery must work
+        // nevertheless.
         if process.end.is_dead() || process.end.is_stalled() {
             self.locks.unregister(process.client.incarnation());
         }
@@ -171,7 +172,7 @@ impl World {
         let recovered = Dump::of(&*self.store).await?;
         self.wire.release().await;
         let late = Dump::of(&*self.store).await?;
-        // Those who stood still go on, to their ends.
+        // Stalled clients go on now, until they end.
         self.runtime.sleep(Duration::from_secs(60)).await;
         self.wire.release().await;
         let last = self.process().await?;
@@ -194,9 +195,9 @@ impl World {
         })
     }
 
-    /// What is wrong at the end.
+    /// Returns everything that is wrong at the end.
     ///
-    /// Garbage collection may have dropped records from `before` it.
+    /// Garbage collection may have dropped records, so the records of `before` are added.
     fn findings(&self, dump: &Dump, before: Dump) -> Vec<Finding> {
         let mut all = dump.clone();
         let kept = |record: &RawRecord| dump.records.contains(record);
@@ -205,8 +206,9 @@ impl World {
         history.observed = vec![(0, self.observed(), None)];
         let mut findings = check(&history);
         findings.extend(dump.audit());
-        // Nobody handles notifications here, so the newest commit's own is there; where they lie
-        // apart, one of a transaction that did not commit may have taken its place.
+        // No observer runs here, so the newest commit's own notification must still be in the
+        // store. Where notifications are in tables of their own, one at a higher timestamp may
+        // have replaced it. It may even come from a transaction that did not commit.
         let observed = raw(self.observed());
         let of = dump.records.iter().filter(|record| record.cell == observed);
         let newest = of.map(|record| record.commit_ts).max();
@@ -231,7 +233,7 @@ impl World {
     }
 }
 
-/// An observer whose registration alone matters.
+/// An observer that does nothing; only its registration matters.
 struct Nothing;
 
 impl Observer for Nothing {

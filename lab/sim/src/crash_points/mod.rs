@@ -1,10 +1,15 @@
-//! Every crash and every late message of a transaction of three cells, alone and in pairs.
+//! Plays every crash and every late message of a transaction of three cells, alone and in pairs.
 //!
-//! The transaction and the one who first comes after it make a number of requests to store and
-//! oracle. To each of them, and to each pair of them, every fate befalls that a request can have;
-//! then another client recovers, what is late arrives, who stood still goes on, and the store is
-//! audited: the cells agree, clients were told the truth, no lock and no tomb beside a record is
-//! left, and the observed cell is notified.
+//! A victim runs the transaction, and a recoverer comes first after it. Each of their requests
+//! to store and oracle suffers every fate that a request of its kind can have. Each pair of
+//! requests suffers every pair of fates. Afterwards these steps follow:
+//!
+//! * another client recovers,
+//! * late messages arrive, and stalled clients go on,
+//! * the store is audited.
+//!
+//! The audit demands that the cells agree and that clients received true outcomes. No lock is
+//! left, no tomb stands beside a record, and the observed cell is notified.
 
 mod case;
 pub(crate) mod recover;
@@ -18,13 +23,13 @@ use case::{Case, Placement, Report};
 use recover::Recoverer;
 use wire::{Fault, Tamper};
 
-/// Cases, by what they came to.
+/// Counts of cases, by their result.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Tally {
     cases: usize,
     committed: usize,
     rolled_back: usize,
-    /// The victim's client did not learn its outcome, whichever it was.
+    /// Cases whose victim's client did not learn the outcome.
     untold: usize,
     inconsistent: usize,
 }
@@ -52,26 +57,26 @@ impl Tally {
 /// Runs all cases and prints a summary. Returns how many cases ended inconsistently.
 ///
 /// # Errors
-/// Those of `out`; a case that cannot be played to its end.
+/// Returns the errors of `out`, and an error for a case that cannot be played to its end.
 pub fn run(out: &mut dyn Write) -> io::Result<usize> {
     run_some(out, Scope { tamper: |request| request, every: 1, inconsistent_max: usize::MAX })
 }
 
-/// Runs cases until one ends inconsistently; whether one did, as a number.
+/// Runs cases until one ends inconsistently. Returns 1 if one did, else 0.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn first(out: &mut dyn Write) -> io::Result<usize> {
     run_some(out, Scope { tamper: |request| request, every: 1, inconsistent_max: 1 })
 }
 
-/// Which cases to run, over which wire.
+/// Selects the cases to run, and how the wire tampers with their requests.
 #[derive(Debug, Clone, Copy)]
 struct Scope {
     tamper: Tamper,
-    /// Of the pairs only every so many.
+    /// Of the pairs, only each `every`th is played.
     every: usize,
-    /// Ends as soon as so many were inconsistent.
+    /// The run ends as soon as this many cases were inconsistent.
     inconsistent_max: usize,
 }
 
@@ -111,7 +116,7 @@ fn run_some(out: &mut dyn Write, scope: Scope) -> io::Result<usize> {
     Ok(sum.inconsistent)
 }
 
-/// After a single fault, every fate of every request that then still follows.
+/// Plays, after a single fault, every fate of every request that then follows.
 fn second_faults(
     single: &Case,
     alone: &Report,
@@ -129,7 +134,7 @@ fn second_faults(
     Ok(tally)
 }
 
-/// The faults of the requests that a case made after a fault.
+/// Returns the faults of all requests that a case made after the given fault.
 fn faults_after(fault: Option<Fault>, report: &Report) -> Vec<Fault> {
     let next = fault.map_or(0, |(number, _)| number + 1);
     let requests = report.requests.iter().enumerate().skip(next);

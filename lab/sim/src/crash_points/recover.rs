@@ -1,4 +1,4 @@
-//! Who comes after the victim: a reader, a writer, or a sweep as garbage collection makes it.
+//! Recovers after the victim: by a reader, by a writer, or by a sweep of garbage collection.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use super::case::CELLS_MAX;
 use crate::history::Cell;
 use crate::logged::{Log, Step};
 
-/// How the locks that the victim left are met.
+/// A way to find the locks that the victim left, and to resolve them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recoverer {
-    /// It reads the cells, the primary last.
+    /// Reads the cells, the primary last.
     Reader,
-    /// It writes the cells without reading them.
+    /// Writes the cells without reading them.
     Writer,
-    /// It collects garbage, up to the present.
+    /// Collects garbage, up to the present.
     Sweep,
 }
 
 impl Recoverer {
     pub(super) const ALL: [Recoverer; 3] = [Recoverer::Reader, Recoverer::Writer, Recoverer::Sweep];
 
-    /// Meets the locks of the cells once.
+    /// Goes over the cells once, and resolves the locks that it finds.
     pub(super) async fn recover(self, client: &Client, log: &Log, cells: &[Cell]) -> Result<()> {
         match self {
             Recoverer::Reader => {
@@ -38,8 +38,8 @@ impl Recoverer {
         Ok(())
     }
 
-    /// Meets the locks again and again until that succeeds: locks of the living have to be waited
-    /// for.
+    /// Recovers again and again until that succeeds, since locks of live clients have to be
+    /// waited for.
     pub(super) async fn recover_until_done(
         self,
         client: &Client,
@@ -61,7 +61,7 @@ impl Recoverer {
     }
 }
 
-/// Collects garbage; fails while the lock of somebody who lives is in the way.
+/// Collects garbage. Returns an error while the lock of a live client ends the round.
 async fn collect(client: &Client) -> Result<()> {
     let report = client.gc(Duration::ZERO).await?;
     match report.blocked_by {
@@ -70,8 +70,7 @@ async fn collect(client: &Client) -> Result<()> {
     }
 }
 
-/// Resolves every lock of every table by reading every row at a timestamp that is above all of
-/// them.
+/// Resolves every lock of every table, by reading every row at a timestamp above all locks.
 pub(crate) async fn resolve_all_locks(client: &Client) -> Result<()> {
     let tx = client.begin().await?;
     for name in client.table_names().await? {

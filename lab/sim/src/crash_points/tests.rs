@@ -1,4 +1,4 @@
-//! All crash points; and that they show what a broken protocol does.
+//! Tests all crash points, and that a broken protocol is found.
 
 use bigtable::{ConditionalMutation, Mutation};
 
@@ -13,7 +13,8 @@ fn output(scope: Scope) -> (usize, String) {
 
 #[test]
 fn every_crash_point_ends_consistently() {
-    // All of them in the subcommand and in optimised tests; unoptimised they take minutes.
+    // The subcommand and optimised tests play all pairs. An unoptimised test would take
+    // minutes for them.
     let every = if cfg!(debug_assertions) { 16 } else { 1 };
     let inconsistent_max = usize::MAX;
     let (inconsistent, text) = output(Scope { tamper: |request| request, every, inconsistent_max });
@@ -21,7 +22,7 @@ fn every_crash_point_ends_consistently() {
     assert_eq!(inconsistent, 0, "{text}");
 }
 
-/// Some case must end inconsistently, by this property.
+/// Asserts that some case ends inconsistently, by this property.
 #[track_caller]
 fn shows(tamper: Tamper, property: &str) {
     let (inconsistent, text) = output(Scope { tamper, every: 1, inconsistent_max: 1 });
@@ -32,7 +33,7 @@ fn sets(mutations: &[Mutation], of: &bigtable::Family) -> bool {
     mutations.iter().any(|m| matches!(m, Mutation::Set { family, .. } if family == of))
 }
 
-/// H01, H05: a late prewrite gets past the tomb.
+/// A late prewrite gets past the tomb (H01, H05).
 #[test]
 fn a_prewrite_that_ignores_tombs_shows() {
     fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
@@ -42,7 +43,7 @@ fn a_prewrite_that_ignores_tombs_shows() {
     shows(tamper, "tomb or record");
 }
 
-/// H02: nobody leaves a tomb.
+/// A rollback leaves no tomb (H02).
 #[test]
 fn rolling_back_without_a_tomb_shows() {
     fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
@@ -55,7 +56,7 @@ fn rolling_back_without_a_tomb_shows() {
     shows(tamper, "whole transactions");
 }
 
-/// H12: commits whether the lock is there or not.
+/// A commit writes its record whether the lock is there or not (H12).
 #[test]
 fn a_blind_commit_shows() {
     fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
@@ -67,7 +68,7 @@ fn a_blind_commit_shows() {
     shows(tamper, "tomb or record");
 }
 
-/// H23: a prewrite that does not look at locks takes another's lock away.
+/// A prewrite that ignores locks replaces the lock of another transaction (H23).
 #[test]
 fn a_prewrite_that_ignores_locks_shows() {
     fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
@@ -79,7 +80,7 @@ fn a_prewrite_that_ignores_locks_shows() {
     shows(tamper, "no overlapping writers");
 }
 
-/// H48, H49: a commit without its notification.
+/// A commit leaves no notification (H48, H49).
 #[test]
 fn a_commit_without_notification_shows() {
     fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {

@@ -1,5 +1,5 @@
-//! The way between clients and store: it numbers the requests of some clients, and lets a fate
-//! befall those that a plan names.
+//! Carries requests between clients and store. It numbers the requests of some clients, and
+//! applies a planned fault to those that the plan names.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,27 +15,27 @@ use bigtable::{
 use futures::future::{AbortHandle, join_all, try_join_all};
 use percolator_core::{Oracle, Stamp, async_trait};
 
-/// What befalls a request.
+/// The fault that a request suffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Its client dies before sending it.
+    /// The client dies before it sends the request.
     DieBefore,
-    /// It is applied, and its client dies without the reply.
+    /// The request is applied, and the client dies without the reply.
     DieAfter,
-    /// Its client dies having sent it; it arrives after recovery.
+    /// The client dies after it sent the request, which arrives after recovery.
     DieLate,
-    /// It is applied, its reply is lost, and its client goes on.
+    /// The request is applied, the reply is lost, and the client goes on.
     ReplyLost,
-    /// It seems lost and its client goes on; it arrives after recovery.
+    /// The request seems lost and the client goes on; the request arrives after recovery.
     Late,
-    /// It is applied and answered; a copy arrives after recovery.
+    /// The request is applied and answered; a copy arrives after recovery.
     Copied,
-    /// It and its client stand still until after recovery, then go on; its client is taken for
-    /// dead.
+    /// The request and its client stall until after recovery, then go on. Meanwhile the client
+    /// is believed dead.
     Stall,
 }
 
-/// What a request does, as far as its fates go.
+/// The kind of a request, which decides the fates that it can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Timestamp,
@@ -44,11 +44,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The fates that differ in their effects.
+    /// Returns the fates that differ in their effects.
     pub(super) fn fates(self) -> &'static [Fate] {
         use Fate::*;
         match self {
-            // Late or repeated it does nothing that its client could tell.
+            // A request for a timestamp has no effect that its client could notice when it is
+            // late or copied.
             Kind::Timestamp => &[DieBefore, DieAfter, ReplyLost, Stall],
             Kind::Read => &[DieBefore, ReplyLost, Stall],
             Kind::Mutation => &[DieBefore, DieAfter, DieLate, ReplyLost, Late, Copied, Stall],
@@ -56,14 +57,14 @@ impl Kind {
     }
 }
 
-/// A fate for the request of this number.
+/// A fate, for the request with this number.
 pub(super) type Fault = (usize, Fate);
 
-/// What becomes of a mutation on its way: nothing, except where a test breaks the protocol to see
-/// that it shows.
+/// Changes a mutation on its way to the store. It is the identity, except in a test that
+/// breaks the protocol to see that the audit notices.
 pub(super) type Tamper = fn(ConditionalMutation) -> ConditionalMutation;
 
-/// What the ways of all clients share.
+/// The state that all clients' connections share.
 #[derive(Debug)]
 pub(super) struct Wire {
     tamper: Tamper,
@@ -96,12 +97,12 @@ impl Wire {
         locked(&self.state)
     }
 
-    /// The numbered requests so far.
+    /// Returns the numbered requests so far.
     pub(super) fn seen(&self) -> Vec<Kind> {
         self.state().seen.clone()
     }
 
-    /// Delivers what is late, and lets go of what stands still.
+    /// Delivers the late messages, and lets stalled clients go on.
     pub(super) async fn release(&self) {
         let late = {
             let mut state = self.state();
@@ -110,7 +111,7 @@ impl Wire {
             std::mem::take(&mut state.late)
         };
         for (table, request) in late {
-            // Nobody waits for its reply.
+            // No caller waits for the reply.
             drop(table.check_and_mutate_row(request).await);
         }
     }
@@ -128,7 +129,7 @@ impl Wire {
     }
 }
 
-/// One client's end.
+/// One client's end of the wire.
 #[derive(Debug)]
 pub(super) struct End {
     wire: Arc<Wire>,
@@ -153,7 +154,7 @@ impl End {
         locked(&self.state)
     }
 
-    /// From now on the requests of this client are numbered; `task` is what dies with it.
+    /// Numbers the requests of this client from now on. `task` is aborted when the client dies.
     pub(super) fn number(&self, task: AbortHandle) {
         let mut state = self.state();
         (state.numbered, state.task) = (true, Some(task));
@@ -167,12 +168,12 @@ impl End {
         self.state().dead
     }
 
-    /// The first timestamp that this client got after its requests were numbered.
+    /// Returns the first timestamp that this client got after its requests were numbered.
     pub(super) fn first_timestamp(&self) -> Option<Timestamp> {
         self.state().first_timestamp
     }
 
-    /// Numbers a request and says what befalls it.
+    /// Numbers a request and returns its fate, if the plan has one.
     fn fate(&self, kind: Kind) -> Option<Fate> {
         if !self.state().numbered {
             return None;
@@ -216,7 +217,7 @@ impl StoreLayer for WireStore {
         Arc::new(WireTable { inner, end: self.end.clone() })
     }
 
-    /// A request is for one row.
+    /// A one-step commit is not offered, because each fate is about a request for one row.
     fn commits_rows(&self) -> bool {
         false
     }
@@ -256,7 +257,7 @@ impl TableLayer for WireTable {
         self.inner.read_row(row, select).await
     }
 
-    /// Every read is a request.
+    /// Answers nothing from memory, so that every read is a request.
     fn glance(&self, _: Glance<'_>) -> Result<Glanced> {
         Ok(Glanced::Nothing)
     }
@@ -303,7 +304,7 @@ impl TableLayer for WireTable {
         }
     }
 
-    /// Each is a message of its own.
+    /// Sends each mutation as a message of its own.
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
         let each = requests.into_iter().map(|r| TableLayer::check_and_mutate_row(self, r));
         join_all(each).await

@@ -1,8 +1,8 @@
-//! Where every request waits until the explorer lets it through, and the tasks that make them.
+//! Holds every request until the explorer lets it through, and runs the tasks that send them.
 //!
-//! Between two choices of the explorer all tasks run until each waits for a request or sleeps, so
-//! that what happens depends on the choices alone. A sleeper wakes as soon as something it has
-//! looked at since it last woke has changed: to look again earlier would show it the same.
+//! Between two choices of the explorer, all tasks run until each waits for a request or sleeps. So
+//! the course of events depends on the choices alone. A sleeper wakes as soon as an object changes
+//! that it has looked at since it last woke. Until then another look would show it the same.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,10 +19,10 @@ use bigtable::{ConditionalMutation, RowKey, Table};
 use futures::future::BoxFuture;
 use futures::task::ArcWake;
 
-/// Which client makes a request.
+/// The number of the client that makes a request.
 pub(super) type Actor = usize;
 
-/// What a request reads or changes.
+/// The object that a request reads or changes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Object {
     Oracle,
@@ -34,7 +34,7 @@ pub(super) enum Object {
 }
 
 impl Object {
-    /// Whether a change of one may be seen in the other.
+    /// Returns whether a change of one object may be seen in the other.
     pub(super) fn meets(&self, other: &Object) -> bool {
         match (self, other) {
             (Object::Table(a), Object::Row(b, _) | Object::Table(b)) => a == b,
@@ -44,15 +44,15 @@ impl Object {
     }
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone)]
 pub(super) struct Message {
     pub(super) object: Object,
-    /// What it asks, as a hash.
+    /// A hash of the request.
     pub(super) content: u64,
-    /// Whether it cannot change anything.
+    /// Whether the request cannot change anything.
     pub(super) reads: bool,
-    /// What to apply when it arrives without anybody waiting for the reply.
+    /// The mutation to apply if the request arrives when no sender waits for the reply.
     pub(super) mutation: Option<(Arc<dyn Table>, ConditionalMutation)>,
 }
 
@@ -76,19 +76,21 @@ struct Sleeper {
     waker: Waker,
 }
 
-/// What is known of a client.
+/// The exchange's knowledge of a client.
 #[derive(Default)]
 struct Client {
-    /// The sum of the hashes of its requests with their replies: where its program stands.
+    /// The sum of the hashes of the client's requests with their replies: its place in its
+    /// program.
     position: u64,
-    /// What it has looked at since it last woke, and what that was.
+    /// The objects that the client has looked at since it last woke, with their contents then.
     watched: BTreeMap<Object, u64>,
-    /// Whether it has done more than look since it last woke.
+    /// Whether the client has made a request that may change something since it last woke.
     acted: bool,
     gone: bool,
-    /// Its clock, which shows how long it has slept.
+    /// The client's clock, which shows how long it has slept.
     now: Duration,
-    /// Whether it begins anew whenever it has nothing to do, so that nothing before matters.
+    /// Whether the client starts afresh whenever it rests, so that its earlier requests do not
+    /// matter.
     forgets: bool,
 }
 
@@ -96,25 +98,26 @@ type Task = (Actor, BoxFuture<'static, ()>);
 
 #[derive(Default)]
 struct State {
-    /// Whether requests wait at all.
+    /// Whether requests are held at all.
     parks: bool,
     next_id: u64,
     tasks: Vec<Option<Task>>,
     pending: BTreeMap<u64, Pending>,
     granted: Option<u64>,
-    /// Copies, and what senders no longer wait for: they may arrive at any time, or never.
+    /// Copies, and mutations whose senders gave up. They may arrive at any time, or never.
     flying: Vec<Message>,
     sleepers: BTreeMap<u64, Sleeper>,
     clients: Vec<Client>,
-    /// What each object holds, as a hash; one that is not here is as at the start.
+    /// A hash of the contents of each object; an absent object is as at the start.
     objects: BTreeMap<Object, u64>,
 }
 
-/// See the module.
+/// The exchange of a model; the module's documentation describes it.
 #[derive(Default)]
 pub(super) struct Exchange {
     state: Mutex<State>,
-    /// Tasks that can go on. Apart, so that a waker can be called while the state is held.
+    /// Tasks that can go on. They have a lock of their own, so that a waker can be called
+    /// while the state is locked.
     ready: Mutex<VecDeque<usize>>,
 }
 
@@ -124,16 +127,16 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// A hash that is the same in every run.
+/// Returns a hash that is the same in every run.
 pub(super) fn hash_of(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Workers sleep this long between two passes only.
+/// Only workers sleep this long, between two passes.
 const REST: Duration = Duration::from_millis(250);
-/// Sleeps this long are heartbeats, whose time does not come in a model.
+/// Only heartbeats sleep this long; a model ends before they are due.
 const NEVER: Duration = Duration::from_secs(100);
 
 impl Exchange {
@@ -151,7 +154,7 @@ impl Exchange {
         locked(&self.ready)
     }
 
-    /// From now on requests wait, or from now on they do not.
+    /// Starts or stops holding requests.
     pub(super) fn park(&self, parks: bool) {
         self.state().parks = parks;
     }
@@ -163,8 +166,7 @@ impl Exchange {
         self.ready().push_back(id);
     }
 
-    /// Marks a client that, whenever it rests, has nothing on its mind: a worker between two
-    /// passes.
+    /// Marks a client that starts afresh whenever it rests, as a worker does between two passes.
     pub(super) fn forgets(&self, actor: Actor) {
         self.state().clients[actor].forgets = true;
     }
@@ -183,13 +185,13 @@ impl Exchange {
         }
     }
 
-    /// Waits until the explorer lets the request through; the caller then does what it asks at
-    /// once.
+    /// Waits until the explorer lets the request through. The caller then performs the request
+    /// immediately.
     pub(super) fn arrive(&self, actor: Actor, message: Message) -> Arrival<'_> {
         Arrival { exchange: self, actor, message: Some(message), id: None }
     }
 
-    /// Notes what a client has learned.
+    /// Records what a client has learned.
     pub(super) fn learned(&self, actor: Actor, object: &Object, reads: bool, what: u64) {
         let mut state = self.state();
         if !state.parks {
@@ -202,7 +204,7 @@ impl Exchange {
         client.acted |= !reads;
     }
 
-    /// Notes what an object holds now, and wakes who has looked at it.
+    /// Records the new contents of an object, and wakes clients that have looked at it.
     pub(super) fn holds(&self, object: &Object, what: u64) {
         let mut state = self.state();
         if state.parks && state.holds(object) != what {
@@ -211,7 +213,7 @@ impl Exchange {
         }
     }
 
-    /// The requests that wait: who made it, and what it is.
+    /// Returns the held requests, each with its number and its sender.
     pub(super) fn pending(&self) -> Vec<(u64, Actor, Message)> {
         let state = self.state();
         state.pending.iter().map(|(id, p)| (*id, p.actor, p.message.clone())).collect()
@@ -221,7 +223,7 @@ impl Exchange {
         self.state().pending.is_empty()
     }
 
-    /// Messages for which nobody waits, each kind once.
+    /// Returns the messages whose senders do not wait, each kind once.
     pub(super) fn flying(&self) -> Vec<Message> {
         let mut messages = self.state().flying.clone();
         messages.sort_by_key(|message| message.content);
@@ -229,7 +231,7 @@ impl Exchange {
         messages
     }
 
-    /// Lets a request through; with `copied`, a copy of it stays on its way.
+    /// Lets a request through; with `copied`, a copy of it stays in flight.
     pub(super) fn grant(&self, id: u64, copied: bool) {
         let mut state = self.state();
         let Some(pending) = state.pending.remove(&id) else { return };
@@ -241,14 +243,14 @@ impl Exchange {
         pending.waker.wake();
     }
 
-    /// Takes a message that nobody waits for out of the air.
+    /// Removes a message from those in flight whose senders do not wait, and returns it.
     pub(super) fn land(&self, content: u64) -> Option<Message> {
         let mut state = self.state();
         let index = state.flying.iter().position(|message| message.content == content)?;
         Some(state.flying.swap_remove(index))
     }
 
-    /// Ends a client where it stands. What it has sent stays on its way.
+    /// Ends a client where it stands. The messages that it has sent stay in flight.
     pub(super) fn crash(&self, actor: Actor) {
         let mut gone = Vec::new();
         let mut state = self.state();
@@ -263,8 +265,8 @@ impl Exchange {
         drop(gone);
     }
 
-    /// Nothing else can happen: wakes those who have done more than look before they fell asleep.
-    /// Returns whether there are any.
+    /// Wakes the sleeping clients that have done more than look since they last woke. The
+    /// caller uses it when nothing else can happen. Returns whether there are any.
     pub(super) fn wake_the_busy(&self) -> bool {
         let mut state = self.state();
         let actors: Vec<_> = (0..state.clients.len()).filter(|a| state.clients[*a].acted).collect();
@@ -275,7 +277,8 @@ impl Exchange {
         woken
     }
 
-    /// Everything that decides what can happen from here on, but for the explorer's own budget.
+    /// Returns a hash of everything that decides the further course, except the explorer's own
+    /// budget.
     pub(super) fn fingerprint(&self) -> u64 {
         let state = self.state();
         let mut hasher = DefaultHasher::new();
@@ -294,14 +297,14 @@ impl Exchange {
         hasher.finish()
     }
 
-    /// What the store holds.
+    /// Returns a hash of the store's contents.
     pub(super) fn contents(&self) -> u64 {
         let state = self.state();
         let rows = state.objects.iter().filter(|(object, _)| matches!(object, Object::Row(..)));
         hash_of(rows.collect::<Vec<_>>())
     }
 
-    /// A client's clock.
+    /// Returns a client's clock.
     pub(super) fn now(&self, actor: Actor) -> Duration {
         self.state().clients[actor].now
     }
@@ -335,7 +338,8 @@ impl State {
         }
     }
 
-    /// Whether a client has no task but the one that runs, and no request and no sleep of another.
+    /// Returns whether the client has no task but the running one, no other sleeper, and no
+    /// held request.
     fn is_all_that_is_left(&self, actor: Actor) -> bool {
         let tasks = self.tasks.iter().flatten().filter(|(of, _)| *of == actor).count();
         let sleeps = self.sleepers.values().any(|sleeper| sleeper.actor == actor);
@@ -386,7 +390,7 @@ impl ArcWake for Wake {
     }
 }
 
-/// A request that waits.
+/// A request that the exchange holds.
 pub(super) struct Arrival<'a> {
     exchange: &'a Exchange,
     actor: Actor,
@@ -422,7 +426,7 @@ impl Future for Arrival<'_> {
 }
 
 impl Drop for Arrival<'_> {
-    /// Its sender gave up: what could change something is on its way nevertheless.
+    /// The sender gave up; a request that could change something stays in flight nevertheless.
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         let mut state = self.exchange.state();

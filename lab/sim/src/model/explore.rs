@@ -1,9 +1,12 @@
-//! Exploring every order of everything that can happen in a model.
+//! Explores every order of all events in a model, depth first.
 //!
-//! Depth first. There is no going back in an execution, so that each new branch plays its choices
-//! again from the start. Two means keep it small, and lose no state: a state that was met before is
-//! not explored twice, and of two neighbouring choices that do not touch each other only one order
-//! is (sleep sets, with what the state's first visit left out remembered beside it).
+//! An execution cannot be taken back, so each new branch plays its choices again from the
+//! start. Two techniques keep the search small, and lose no state:
+//!
+//! * A state that was reached before is not explored again.
+//! * Of two neighbouring choices that touch no common object, only one order is explored. This
+//!   is the method of sleep sets; beside each state, the search keeps the choices that all
+//!   visits left out.
 
 use std::collections::HashMap;
 
@@ -12,7 +15,7 @@ use percolator_core::Result;
 use super::world::{Choice, Footprint, Model, World};
 use crate::history::Finding;
 
-/// What an exploration came to.
+/// The result of an exploration.
 #[derive(Debug, Default)]
 pub(super) struct Explored {
     /// Different states.
@@ -21,31 +24,33 @@ pub(super) struct Explored {
     pub(super) steps: usize,
     /// Different ends that were checked.
     pub(super) ends: usize,
-    /// Executions that were begun.
+    /// Executions that were started.
     pub(super) executions: usize,
     /// The longest execution, in choices.
     pub(super) depth: usize,
     /// Whether everything within the bounds was explored.
     pub(super) exhausted: bool,
-    /// What is wrong, each with the choices that lead there.
+    /// The defects, each with the choices that lead there.
     pub(super) findings: Vec<(Finding, Vec<String>)>,
 }
 
-/// A state on the current path, with what is still to be tried from it.
+/// A state on the current path, with the choices that are still to be tried from it.
 struct Frame {
     left: Vec<(Choice, Footprint)>,
-    /// Choices that need not be tried here: another order of the same was or will be explored.
+    /// Choices that need not be tried here, because another order with the same effect was or
+    /// will be explored.
     asleep: Vec<Footprint>,
-    /// The choice that leads on along the current path.
+    /// The choice that continues the current path.
     taken: Option<Choice>,
 }
 
-/// Explores a model; at most this many states, and until something is wrong.
+/// Explores a model until something is wrong, and at most `states_max` states.
 pub(super) fn explore(model: &Model, states_max: usize) -> Result<Explored> {
     let mut search = Search {
         model,
         world: World::new(model)?,
-        // Where the world stands, in choices; `None` when it was used up.
+        // The depth at which the world stands, in choices; `None` after a check has used the
+        // world up.
         at: Some(0),
         frames: Vec::new(),
         visited: HashMap::new(),
@@ -76,7 +81,7 @@ struct Search<'a> {
     world: World,
     at: Option<usize>,
     frames: Vec<Frame>,
-    /// What was left out at each state that was visited.
+    /// For each visited state, the choices that all its visits so far left out.
     visited: HashMap<u64, Vec<u64>>,
     explored: Explored,
 }
@@ -100,7 +105,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks at the state where the world stands.
+    /// Visits the state at which the world stands.
     fn visit(&mut self, asleep: Vec<Footprint>) -> Result<()> {
         let keys = |asleep: &[Footprint]| {
             let mut keys: Vec<u64> = asleep.iter().map(|footprint| footprint.key).collect();
@@ -118,7 +123,8 @@ impl Search<'_> {
                     self.end(stuck)?;
                 }
             }
-            // What the first visit left out and this one must not: the rest was explored.
+            // Earlier visits explored all choices but those in `left_out`. Of these, this
+            // visit tries the ones that are not asleep now.
             Some(left_out) => {
                 let now = keys(&asleep);
                 left.retain(|(_, footprint)| {
@@ -132,7 +138,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Checks an end; the world cannot be used any more afterwards.
+    /// Checks an end state; the world cannot be used afterwards.
     fn end(&mut self, stuck: bool) -> Result<()> {
         self.explored.ends += 1;
         let mut findings = self.world.check()?;

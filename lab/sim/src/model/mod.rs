@@ -1,15 +1,23 @@
-//! Small models of the protocol that ships, explored to exhaustion, or up to a number of states.
+//! Explores small models of the shipped protocol, to exhaustion or up to a number of states.
 //!
-//! A model is a handful of clients with short programs over one store in memory. Every request of
-//! theirs, to store or oracle, waits until the explorer lets it through; the explorer tries every
-//! order, and, within the model's bounds, messages that arrive twice or late, clients that die, and
-//! clients that are taken for dead although they live. What runs is the code of `percolator-core`
-//! itself, not a description of it.
+//! A model is a handful of clients with short programs over one store in memory. Each of their
+//! requests to store or oracle waits until the explorer lets it through, and the explorer
+//! tries every order. Within the model's bounds it also tries these events:
 //!
-//! Bounds of all models: each transaction is tried once; no heartbeats; time passes only as the
-//! loss of a liveness token; a reply arrives with its request (between the two nothing could happen
-//! that could not happen after), and a waiting client looks again when something that it has looked
-//! at changes, or when nothing else can happen.
+//! * messages that arrive twice or late,
+//! * clients that die,
+//! * clients that are believed dead although they live.
+//!
+//! The clients run the code of `percolator-core` itself, not a description of it.
+//!
+//! These bounds hold for all models:
+//!
+//! * Each transaction is tried once.
+//! * There are no heartbeats.
+//! * Time passes only as the loss of a liveness token.
+//! * A reply arrives with its request. An event between the two could as well come after both.
+//! * A waiting client looks again when something changes that it has looked at, or when
+//!   nothing else can happen.
 
 mod exchange;
 mod explore;
@@ -25,14 +33,14 @@ use crate::logged::{Step, cell};
 use explore::{Explored, explore};
 use world::{Model, Program};
 
-/// Where an exploration ends that is not exhausted by then, and says so.
+/// An exploration stops at this many states, and reports that it is not exhausted.
 const STATES_MAX: usize = 150_000;
 
-/// Explores all models and prints what that came to. Whether every one was exhausted and nothing
-/// was found.
+/// Explores all models and prints the results. Returns true if every model was exhausted and
+/// nothing was found.
 ///
 /// # Errors
-/// Those of `out`; an execution that cannot be played.
+/// Returns the errors of `out`, and an error for an execution that cannot be played.
 pub fn run(out: &mut dyn Write) -> io::Result<bool> {
     let mut good = true;
     for model in models() {
@@ -42,10 +50,10 @@ pub fn run(out: &mut dyn Write) -> io::Result<bool> {
     Ok(good)
 }
 
-/// Explores the models until something is found; how much.
+/// Explores the models until one shows a defect. Returns the number of findings.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn violations(out: &mut dyn Write) -> io::Result<usize> {
     for model in models() {
         match print(out, &model, STATES_MAX / 10)?.findings.len() {
@@ -81,7 +89,7 @@ fn print(out: &mut dyn Write, model: &Model, states_max: usize) -> io::Result<Ex
 const X: Cell = cell(0, 1);
 const Y: Cell = cell(0, 2);
 const Z: Cell = cell(0, 3);
-/// In another table.
+/// A cell in another table.
 const FAR: Cell = cell(1, 1);
 
 fn models() -> Vec<Model> {

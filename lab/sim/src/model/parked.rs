@@ -1,5 +1,5 @@
-//! Store, oracle, lock service and runtime of a client in a model: every request waits in the
-//! exchange.
+//! Connects a client of a model to store, oracle, lock service and runtime, so that every
+//! request waits in the exchange.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -21,7 +21,7 @@ use super::world::Tamper;
 use crate::check::raw::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::names::NOTIFY_TABLE;
 
-/// What a client's requests go through.
+/// A client's connection to the exchange.
 #[derive(Debug, Clone)]
 pub(super) struct Way {
     pub(super) exchange: Arc<Exchange>,
@@ -29,7 +29,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// Waits for the explorer to let a request through that is not kept when its sender gives up.
+    /// Waits for the explorer to let a request through. The request is discarded if its sender
+    /// gives up.
     async fn ask(&self, object: &Object, content: u64, reads: bool) {
         let message = Message { object: object.clone(), content, reads, mutation: None };
         self.exchange.arrive(self.actor, message).await;
@@ -57,7 +58,7 @@ impl StoreLayer for ParkedStore {
         Arc::new(ParkedTable { inner, way: self.way.clone(), tamper: self.tamper })
     }
 
-    /// A request is for one row.
+    /// A one-step commit is not offered, because each request of a model is for one row.
     fn commits_rows(&self) -> bool {
         false
     }
@@ -71,7 +72,7 @@ struct ParkedTable {
 }
 
 impl ParkedTable {
-    /// Percolator's own table is read and written at the start only.
+    /// Percolator's own table is read and written only at the start, so its requests do not wait.
     fn is_system(&self) -> bool {
         self.inner.name() == "percolator.system"
     }
@@ -94,7 +95,7 @@ impl TableLayer for ParkedTable {
         Ok(found)
     }
 
-    /// Every read waits in the exchange.
+    /// Answers nothing from memory, so that every read waits in the exchange.
     fn glance(&self, _: Glance<'_>) -> Result<Glanced> {
         Ok(Glanced::Nothing)
     }
@@ -135,14 +136,14 @@ impl TableLayer for ParkedTable {
         Ok(reply)
     }
 
-    /// Each is a message of its own.
+    /// Sends each mutation as a message of its own.
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
         let each = requests.into_iter().map(|r| TableLayer::check_and_mutate_row(self, r));
         join_all(each).await
     }
 }
 
-/// Applies a mutation, and notes what the row holds then.
+/// Applies a mutation, and records the row's new contents.
 pub(super) async fn apply(
     exchange: &Exchange,
     table: &dyn Table,
@@ -175,7 +176,8 @@ impl Oracle for ParkedOracle {
         self.way.ask(&Object::Oracle, content, false).await;
         let stamp = self.inner.timestamp().await?;
         self.way.exchange.holds(&Object::Oracle, stamp.timestamp.as_u64());
-        // Nobody looks again because the next timestamp is another.
+        // The timestamp is recorded under another object than the oracle. Otherwise each new
+        // timestamp would wake every client that had requested one.
         let what = hash_of((content, stamp.timestamp));
         self.way.exchange.learned(self.way.actor, &Object::Tokens, false, what);
         Ok(stamp)
@@ -194,8 +196,8 @@ impl Oracle for ParkedOracle {
     }
 }
 
-/// The lock service as one client reaches it. Its answers come at once: what could happen before an
-/// answer arrives could as well happen before the request that follows.
+/// The lock service as one client reaches it. It answers immediately: an event before the
+/// answer could as well come before the request that follows.
 #[derive(Debug)]
 pub(super) struct ParkedLocks {
     pub(super) inner: Arc<ProcessLocks>,
@@ -248,8 +250,8 @@ impl LockService for ParkedLocks {
     }
 }
 
-/// A client's runtime. Its time moves only while it sleeps, far from any lifetime: what that would
-/// bring about is a choice.
+/// A client's runtime. Its time moves only while the client sleeps, and never reaches a
+/// lifetime. Instead, the loss of a liveness token is a choice of the explorer.
 #[derive(Debug)]
 pub(super) struct ParkedRuntime {
     pub(super) way: Way,
@@ -272,8 +274,8 @@ impl Runtime for ParkedRuntime {
         self.way.exchange.spawn(self.way.actor, task);
     }
 
-    /// A different one for each client, and always the same: it names the client, and nothing else
-    /// in a model depends on it.
+    /// Returns a number that differs between clients and is always the same for one. It names
+    /// the client, and nothing else in a model depends on it.
     fn random(&self) -> u64 {
         self.way.actor as u64 + 1
     }

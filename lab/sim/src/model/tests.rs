@@ -1,11 +1,11 @@
-//! The models; and that they show what a broken protocol does.
+//! Tests the models, and that a broken protocol is found.
 
 use bigtable::{ConditionalMutation, Family, Mutation};
 
 use super::*;
 use crate::check::raw::{LOCK, NOTIFY, ROLLBACK, WRITE};
 
-/// All of it in the subcommand and in optimised tests; unoptimised it takes minutes.
+/// The subcommand and optimised tests explore every state. An unoptimised test would take minutes.
 const STATES: usize = if cfg!(debug_assertions) { 1_000 } else { STATES_MAX };
 
 #[track_caller]
@@ -57,7 +57,7 @@ fn a_dying_writer_holds() {
     holds(&dying_writer());
 }
 
-/// Something must be found in the model, of this property among others.
+/// Asserts that the model has findings, one of them of this property.
 #[track_caller]
 fn shows(model: Model, tamper: world::Tamper, property: &str) {
     let explored = explore(&Model { tamper, ..model }, 100_000).unwrap();
@@ -76,13 +76,13 @@ fn without(mut request: ConditionalMutation, family: &Family) -> ConditionalMuta
     request
 }
 
-/// H02.
+/// A rollback leaves no tomb (H02).
 #[test]
 fn rolling_back_without_a_tomb_shows() {
     shows(dying_writer(), |request| without(request, &ROLLBACK), "whole transactions");
 }
 
-/// H12.
+/// A commit writes its record whether the lock is there or not (H12).
 #[test]
 fn a_blind_commit_shows() {
     fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
@@ -94,7 +94,7 @@ fn a_blind_commit_shows() {
     shows(dying_writer(), tamper, "tomb or record");
 }
 
-/// Figure 6, line 32: a prewrite that does not look for newer writes.
+/// A prewrite does not look for newer writes (Figure 6, line 32).
 #[test]
 fn a_prewrite_that_ignores_newer_writes_shows() {
     fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
@@ -106,7 +106,7 @@ fn a_prewrite_that_ignores_newer_writes_shows() {
     shows(two_writers(), tamper, "no overlapping writers");
 }
 
-/// H48.
+/// A commit leaves no notification (H48).
 #[test]
 fn a_commit_without_notification_shows() {
     shows(two_observers(), |request| without(request, &NOTIFY), "observed");

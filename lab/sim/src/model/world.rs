@@ -1,4 +1,4 @@
-//! The world of a model: its clients over one store, at one point of one execution.
+//! Represents a model at one point of one execution: its clients over one store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,16 +18,16 @@ use crate::crash_points::recover::resolve_all_locks;
 use crate::history::{Cell, Finding, Op, Run};
 use crate::logged::{COLUMN, Log, LoggedOracle, Step, open_tables, table_name, written_by};
 
-/// What a client does.
+/// The program of a client.
 #[derive(Debug, Clone)]
 pub(super) enum Program {
-    /// These transactions, one after the other, each tried once.
+    /// Transactions, one after the other, each tried once.
     Transactions(Vec<Vec<Step>>),
-    /// A worker that runs so many observers of the first cell's column.
+    /// A worker that runs this many observers of the first cell's column.
     Worker(u8),
 }
 
-/// What is explored, and its bounds.
+/// A model to explore, with its bounds.
 #[derive(Debug, Clone)]
 pub(super) struct Model {
     pub(super) name: &'static str,
@@ -36,29 +36,30 @@ pub(super) struct Model {
     pub(super) programs: Vec<Program>,
     /// How many messages may arrive twice.
     pub(super) copies: usize,
-    /// Who may die, at any point.
+    /// The clients of which one may die, at any point.
     pub(super) mortal: Vec<Actor>,
-    /// Who may be taken for dead while it lives; whoever died is taken for dead some time later.
+    /// The clients of which one may be believed dead while it lives. A dead client may be
+    /// believed dead at any later point.
     pub(super) suspected: Vec<Actor>,
-    /// How many requests of each worker arrive: without an end to them it goes on looking for ever.
+    /// How many requests of each worker arrive. Without this bound a worker would go on for ever.
     pub(super) worker_requests: usize,
-    /// Whether notifications lie apart from the rows they are about.
+    /// Whether notifications are in tables of their own.
     pub(super) apart: bool,
     pub(super) tamper: Tamper,
 }
 
-/// What becomes of a mutation on its way: nothing, except where a test breaks the protocol to see
-/// that it shows.
+/// Changes a mutation on its way to the store. It is the identity, except in a test that
+/// breaks the protocol to see that the checkers notice.
 pub(super) type Tamper = fn(bigtable::ConditionalMutation) -> bigtable::ConditionalMutation;
 
-/// Something that can happen next.
+/// An event that can happen next.
 #[derive(Debug, Clone)]
 pub(super) enum Choice {
-    /// A request arrives, and its reply too.
+    /// A request and its reply arrive.
     Deliver(u64),
-    /// The same, and a copy stays on its way.
+    /// A request and its reply arrive, and a copy of the request stays in flight.
     Copy(u64),
-    /// A copy, or a message whose sender gave up, arrives.
+    /// A copy arrives, or a message whose sender gave up.
     Land(u64),
     /// A client dies.
     Die(Actor),
@@ -66,10 +67,10 @@ pub(super) enum Choice {
     Vanish(Actor),
 }
 
-/// What a choice has to do with others.
+/// The facts about a choice that decide whether it is independent of another choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footprint {
-    /// Its name, the same on all ways to the same state.
+    /// The choice's name, the same on all paths to one state.
     pub(super) key: u64,
     actor: Option<Actor>,
     worker: bool,
@@ -79,18 +80,19 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Whether it makes no difference which of the two comes first.
+    /// Returns whether both orders of the two choices have the same effect.
     pub(super) fn is_independent(&self, other: &Footprint) -> bool {
         let (Some(a), Some(b)) = (&self.object, &other.object) else { return false };
         let apart = self.actor.is_none() || self.actor != other.actor;
-        // Workers share advisory locks, which they take and leave in passing.
+        // Workers share advisory locks, which they take and release without a choice of the
+        // explorer.
         let workers = self.worker && other.worker;
         let both_copy = self.copies && other.copies;
         apart && !workers && !both_copy && (!a.meets(b) || (self.reads && other.reads))
     }
 }
 
-/// See the module.
+/// The world of a model; the module's documentation describes it.
 pub(super) struct World {
     model: Model,
     store: Arc<MemoryStore>,
@@ -99,21 +101,22 @@ pub(super) struct World {
     exchange: Arc<Exchange>,
     log: Log,
     clients: Vec<Client>,
-    /// To be kept: dropping them stops them.
+    /// The workers are kept because dropping them stops them.
     workers: Vec<Workers>,
     /// A bit for each client whose transactions have all ended.
     finished: Arc<AtomicUsize>,
     copies: usize,
-    /// How many requests of each client arrived.
+    /// How many requests of each client have arrived.
     delivered: Vec<usize>,
     died: Vec<Actor>,
     vanished: Vec<Actor>,
-    /// What the store held when those who wait were last woken for want of anything else.
+    /// The store's contents when waiting clients were last woken because nothing else could
+    /// happen.
     idle_at: Option<u64>,
 }
 
 impl World {
-    /// The model's first state.
+    /// Creates the model's first state.
     pub(super) fn new(model: &Model) -> Result<Self> {
         let store =
             if model.apart { MemoryStore::without_locality_groups() } else { MemoryStore::new() };
@@ -141,7 +144,7 @@ impl World {
             vanished: Vec::new(),
             idle_at: None,
         };
-        // Before the others: they are to know the observers.
+        // Workers start before the transactions, so that those know the observers.
         let is_worker = |program: &&Program| matches!(program, Program::Worker(_));
         world.populate(model.programs.iter().filter(is_worker).count())?;
         world.exchange.park(true);
@@ -173,7 +176,7 @@ impl World {
                 actor,
                 Box::pin(async move {
                     for steps in transactions {
-                        // How it ended is in the log.
+                        // The log has the outcome.
                         drop(log.transaction(&client, &steps).await);
                     }
                     finished.fetch_or(1 << actor, Ordering::Relaxed);
@@ -201,7 +204,7 @@ impl World {
             locks: Arc::new(ParkedLocks { inner: self.locks.clone(), way: way.clone() }),
             runtime: Arc::new(ParkedRuntime { way }),
         });
-        // The longest that others believe, so that heartbeats are far away.
+        // The longest lifetime that other clients accept, so that heartbeats are not due.
         let lock_lifetime = std::time::Duration::from_secs(600);
         let client =
             block_on(Client::open(services, Options { lock_lifetime, ..Options::default() }))?;
@@ -221,7 +224,7 @@ impl World {
         }
     }
 
-    /// What can happen next.
+    /// Returns the events that can happen next.
     pub(super) fn choices(&self) -> Vec<(Choice, Footprint)> {
         let mut choices = Vec::new();
         for (id, actor, message) in self.exchange.pending() {
@@ -259,7 +262,7 @@ impl World {
         choices
     }
 
-    /// Whether this is a worker that has made all its requests.
+    /// Returns whether the client is a worker that has made all its requests.
     fn is_at_its_end(&self, actor: Actor) -> bool {
         let is_worker = matches!(self.model.programs.get(actor), Some(Program::Worker(_)));
         is_worker && self.delivered[actor] >= self.model.worker_requests
@@ -277,7 +280,7 @@ impl World {
         }
     }
 
-    /// Lets something happen.
+    /// Lets a chosen event happen.
     pub(super) fn apply(&mut self, choice: &Choice) -> Result<()> {
         if let Choice::Deliver(id) = choice {
             let pending = self.exchange.pending().into_iter().find(|(pending, ..)| pending == id);
@@ -311,22 +314,23 @@ impl World {
         Ok(())
     }
 
-    /// What decides everything that can still happen.
+    /// Returns a hash of everything that decides the further course.
     pub(super) fn fingerprint(&self) -> u64 {
-        // How far writers are is in what they do.
+        // The exchange's fingerprint covers the progress of writers, so their counts are left out.
         let workers = if self.workers.is_empty() { &[][..] } else { &self.delivered };
         let budget = (self.copies, workers, &self.died, &self.vanished);
-        // Workers forget what they did, but an end is judged by it.
+        // Workers forget their position between passes. The check of an end reads the log, so
+        // the log belongs to the state.
         let seen = if self.workers.is_empty() { Vec::new() } else { self.log.seen() };
         hash_of((self.exchange.fingerprint(), budget, self.idle_at, seen))
     }
 
-    /// Whether nobody waits for a reply.
+    /// Returns whether no client waits for a reply that can still arrive.
     pub(super) fn is_quiet(&self) -> bool {
         self.exchange.is_quiet() || self.choices().is_empty()
     }
 
-    /// Whether every transaction has ended or lost its client.
+    /// Returns whether every transaction has ended or lost its client.
     pub(super) fn is_finished(&self) -> bool {
         let programs = self.model.programs.iter().enumerate();
         let mut with_end = programs.filter(|(_, p)| matches!(p, Program::Transactions(_)));
@@ -337,7 +341,8 @@ impl World {
         self.finished.load(Ordering::Relaxed) & (1 << actor) != 0
     }
 
-    /// Ends everything, resolves what is left and checks what came out. Nothing can follow.
+    /// Ends all clients, resolves the locks that are left, and checks the result. The world
+    /// cannot go on afterwards.
     pub(super) fn check(&mut self) -> Result<Vec<Finding>> {
         self.exchange.park(false);
         for (actor, client) in self.clients.iter().enumerate() {
@@ -372,7 +377,7 @@ impl World {
 }
 
 impl Drop for World {
-    /// The tasks hold the exchange, which holds the tasks.
+    /// Breaks a cycle: the tasks hold the exchange, and the exchange holds the tasks.
     fn drop(&mut self) {
         for actor in 0..=self.model.programs.len() {
             self.exchange.crash(actor);
@@ -384,8 +389,8 @@ fn observer_name(observer: u8) -> String {
     format!("o{observer}")
 }
 
-/// An observer's acknowledgements in a store with one observed cell: when they were committed, and
-/// as of when.
+/// Returns an observer's acknowledgements in a store with one observed cell, each as its
+/// commit timestamp and the start timestamp that it acknowledges.
 fn acknowledgements(dump: &Dump, observer: u8) -> Vec<(Timestamp, Timestamp)> {
     let column = format!("ack:{}/", observer_name(observer));
     let acks = dump.records.iter().filter(|r| r.cell.column.starts_with(column.as_bytes()));
@@ -399,7 +404,7 @@ fn acknowledgements(dump: &Dump, observer: u8) -> Vec<(Timestamp, Timestamp)> {
     acks
 }
 
-/// An observer that reads the observed cell and notes what it saw.
+/// An observer that reads the observed cell and records what it read.
 struct Watch {
     log: Log,
     cell: Cell,

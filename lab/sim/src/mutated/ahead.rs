@@ -1,10 +1,10 @@
-//! Timestamps that are taken ahead of their time: commit timestamps before the locks (H08), start
-//! timestamps before the transaction (H39).
+//! Takes timestamps too early: commit timestamps before the locks (H08), start timestamps
+//! before the transaction (H39).
 //!
-//! A client asks its oracle in the same way for both. A transaction whose last prewrite has placed
-//! its locks asks for its commit timestamp at once: its task does nothing else before. So a request
-//! of the oracle that directly follows such an answer is for a commit, and every other one for a
-//! begin.
+//! A client requests both kinds from its oracle in the same way, so this module must distinguish
+//! them. A transaction whose last prewrite has placed its locks requests its commit timestamp
+//! next, and its task does nothing else before. So a request to the oracle that directly follows
+//! the answer to such a prewrite is for a commit. Every other request is for a begin.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,8 @@ use percolator_core::{Oracle, Result, Stamp, async_trait};
 use super::list::{COMMIT_TS_FIRST, STALE_BEGIN};
 use super::requests::{abort_of, prewrite_of};
 
-/// The transactions of one client that have begun to place locks, and have no commit timestamp yet.
+/// The transactions of one client that have started to place locks and have no commit
+/// timestamp yet.
 #[derive(Debug)]
 pub(super) struct Phases {
     oracle: Arc<dyn Oracle>,
@@ -27,15 +28,15 @@ pub(super) struct Phases {
 #[derive(Debug, Default)]
 struct State {
     open: BTreeMap<Timestamp, Phase>,
-    /// The transaction that the client's last request has given its locks.
+    /// The transaction whose last prewrite in flight was the client's latest request.
     prewritten: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
 struct Phase {
-    /// How many prewrites are not answered.
+    /// How many prewrites are in flight.
     in_flight: usize,
-    /// The timestamp that was taken before the first of them.
+    /// The timestamp that was taken before the first prewrite.
     early: Option<Stamp>,
 }
 
@@ -44,7 +45,7 @@ impl Phases {
         Phases { oracle, state: Mutex::default() }
     }
 
-    /// Notes a request that is about to be sent. Returns whose prewrite it is.
+    /// Records a request that is about to be sent. Returns the transaction whose prewrite it is.
     pub(super) async fn sends(&self, request: &ConditionalMutation) -> Option<Timestamp> {
         if !off(COMMIT_TS_FIRST) && !off(STALE_BEGIN) {
             return None;
@@ -64,7 +65,7 @@ impl Phases {
         Some(start_ts)
     }
 
-    /// Notes the answer to a prewrite: `found` is what the store says of its predicate.
+    /// Records the answer to a prewrite: `found` is whether its predicate matched.
     pub(super) fn answered(&self, sent: Option<Timestamp>, found: &bigtable::Result<bool>) {
         let Some(start_ts) = sent else { return };
         let mut state = locked(&self.state);
@@ -75,12 +76,12 @@ impl Phases {
         }
     }
 
-    /// Notes a request of any other kind.
+    /// Records a request of any other kind.
     pub(super) fn passes(&self) {
         locked(&self.state).prewritten = None;
     }
 
-    /// Takes out the transaction that asks for its commit timestamp, if one does.
+    /// Removes and returns the transaction that requests its commit timestamp, if one does.
     fn prewritten(&self) -> Option<Phase> {
         let mut state = locked(&self.state);
         let start_ts = state.prewritten.take()?;
@@ -88,12 +89,12 @@ impl Phases {
     }
 }
 
-/// The oracle as a client without a defence reaches it.
+/// The oracle as a client without the defence reaches it.
 #[derive(Debug)]
 pub(super) struct AheadOracle {
     inner: Arc<dyn Oracle>,
     phases: Arc<Phases>,
-    /// For the next transaction.
+    /// A timestamp that is kept for the next transaction.
     kept: Mutex<Option<Stamp>>,
 }
 

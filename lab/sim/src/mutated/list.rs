@@ -1,4 +1,4 @@
-//! The mutants that a wrapper makes.
+//! Lists the mutants that a wrapper makes.
 
 bigtable::mutants! {
     NO_TOMB_ON_ROLLBACK "no-tomb-on-rollback" "H01",

@@ -1,5 +1,5 @@
-//! Defences that a wrapper around a client's store or oracle can take away, so that the protocol's
-//! own files need no switch for them.
+//! Takes away defences by wrapping a client's store or oracle, so that the protocol's own
+//! files need no switch for them.
 //!
 //! ```text
 //!   percolator-core, with this defence as with every other
@@ -7,9 +7,9 @@
 //!   the client's store and oracle
 //! ```
 //!
-//! Each mutant changes what the protocol's own switch would change: requests are recognised by what
-//! they write. Only a build with `--cfg mutants` wraps anything; in every other one `services`
-//! returns the services that it is given.
+//! Each mutant has the effect that a switch in the protocol would have. The wrapper recognises
+//! requests by what they write. Only a build with `--cfg mutants` wraps anything. In every
+//! other build `services` returns its argument.
 
 mod ahead;
 mod list;
@@ -30,7 +30,7 @@ use list::NO_SILENCE;
 pub use list::switch_off;
 use table::MutatedStore;
 
-/// A client's services, without the defence that is switched off.
+/// Returns a client's services, without the defence that is switched off.
 pub(crate) fn services(services: Services) -> Services {
     if !ALL.iter().any(|mutant| off(*mutant)) {
         return services;
@@ -45,7 +45,7 @@ pub(crate) fn services(services: Services) -> Services {
     }
 }
 
-/// How long a store is silent after a power cut of its machine.
+/// Returns how long a store is silent after a power cut of its machine.
 pub(crate) fn silence() -> Duration {
     if off(NO_SILENCE) { Duration::ZERO } else { Syncing::SILENCE }
 }

@@ -1,5 +1,5 @@
-//! The changes to a client's requests. The protocol's row operations (`percolator-core`'s
-//! `txn/rows.rs`) differ in what they write, and are told apart by that.
+//! Changes a client's requests as a mutant demands. The protocol's row operations (`txn/rows.rs`
+//! of `percolator-core`) differ in what they write, which is how this module recognises them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use bigtable::{
 use super::list::*;
 use crate::check::raw::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 
-/// The probes of prewrite for one cell: lock, tomb, write.
+/// The number of probes of a prewrite for one cell: lock, tomb, write.
 const PROBES: usize = 3;
 
 fn is_set(mutation: &Mutation, of: &Family) -> bool {
@@ -23,7 +23,7 @@ fn sets(mutations: &[Mutation], of: &Family) -> bool {
     mutations.iter().any(|mutation| is_set(mutation, of))
 }
 
-/// The start timestamp of the transaction whose prewrite this is.
+/// Returns the start timestamp of the transaction, if the request is a prewrite.
 pub(super) fn prewrite_of(request: &ConditionalMutation) -> Option<Timestamp> {
     request.otherwise.iter().find_map(|mutation| match mutation {
         Mutation::Set { family, timestamp, .. } if *family == LOCK => Some(*timestamp),
@@ -31,7 +31,7 @@ pub(super) fn prewrite_of(request: &ConditionalMutation) -> Option<Timestamp> {
     })
 }
 
-/// The start timestamp of the transaction whose owner gives up with this request.
+/// Returns the start timestamp of the transaction, if its owner gives up with this request.
 pub(super) fn abort_of(request: &ConditionalMutation) -> Option<Timestamp> {
     request.otherwise.iter().find_map(|mutation| match mutation {
         Mutation::Delete { family, time, .. } if *family == LOCK => Some(time.from),
@@ -39,7 +39,7 @@ pub(super) fn abort_of(request: &ConditionalMutation) -> Option<Timestamp> {
     })
 }
 
-/// A row operation of the protocol.
+/// Changes a row operation of the protocol.
 pub(super) fn conditional(mut request: ConditionalMutation) -> ConditionalMutation {
     let ConditionalMutation { predicate, above, then, otherwise, .. } = &mut request;
     if sets(otherwise, &LOCK) {
@@ -61,14 +61,14 @@ pub(super) fn conditional(mut request: ConditionalMutation) -> ConditionalMutati
     {
         otherwise.clone_from(then);
     }
-    // An abort by the owner writes a tomb, too, and takes the lock away with it.
+    // The owner's abort also writes a tomb, but deletes its lock in the same request.
     if otherwise.len() == 1 && sets(otherwise, &ROLLBACK) && off(NO_TOMB_ON_MISSING_PRIMARY) {
         otherwise.clear();
     }
     request
 }
 
-/// The predicate of a prewrite.
+/// Changes the predicate of a prewrite.
 fn strip(predicate: &mut Vec<Probe>) {
     predicate.retain(|probe| {
         !(probe.family == LOCK && off(PREWRITE_IGNORES_LOCKS)
@@ -80,7 +80,7 @@ fn strip(predicate: &mut Vec<Probe>) {
     }
 }
 
-/// A commit in one step.
+/// Changes a one-step commit.
 pub(super) fn one_step(mut request: CommitRows) -> CommitRows {
     request.rows.iter_mut().for_each(|row| strip(&mut row.predicate));
     if off(COMMIT_FORGETS_NOTIFY) {
@@ -89,7 +89,8 @@ pub(super) fn one_step(mut request: CommitRows) -> CommitRows {
     request
 }
 
-/// Writes no notification with a commit; weak ones, which stand alone, it does.
+/// Drops the notifications of a commit. Weak notifications are kept: they come without write
+/// records.
 #[derive(Debug)]
 struct Forgetful(Arc<dyn AtCommit>);
 
@@ -107,7 +108,7 @@ impl AtCommit for Forgetful {
     }
 }
 
-/// Whether a selection reads what is committed at a snapshot.
+/// Returns whether a selection reads the committed data of a snapshot.
 fn reads(select: &Selection) -> bool {
     select.above.is_some() && selects(select, &WRITE)
 }
@@ -116,12 +117,12 @@ fn selects(select: &Selection, family: &Family) -> bool {
     select.columns.iter().any(|column| column.family == *family)
 }
 
-/// Whether nothing may be glanced at, because a glance reads as it should.
+/// Returns whether `glance` must answer nothing, because it would read correctly.
 pub(super) fn reads_wrongly() -> bool {
     off(READS_EXCLUDE_S) || off(READ_BELOW_FLOOR) || off(READS_IGNORE_LOCKS)
 }
 
-/// A selection.
+/// Changes a selection.
 pub(super) fn selection(select: &Selection) -> Selection {
     let mut select = select.clone();
     if let Some(s) = select.above.filter(|_| reads(&select)) {
@@ -136,7 +137,8 @@ pub(super) fn selection(select: &Selection) -> Selection {
     if off(READ_BELOW_FLOOR) && (selects(&select, &WRITE) || selects(&select, &DATA)) {
         select.above = None;
     }
-    // A client that looks for a verdict reads tombs, and all records since the start.
+    // A client that looks for a transaction's outcome reads tombs, and all records since the
+    // start.
     if off(NEWEST_RECORD_ONLY) && selects(&select, &ROLLBACK) {
         let records = |column: &&mut ColumnSelect| column.family == WRITE;
         select.columns.iter_mut().filter(records).for_each(|column| column.versions_max = 1);

@@ -1,4 +1,4 @@
-//! The store and its tables as a client without a defence reaches them.
+//! Wraps the store and its tables, so that a client reaches them without the defence.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use super::ahead::Phases;
 use super::list::{SCANS_ONE_TABLET, UNKNOWN_STEP_MEANS_ABORTED};
 use super::requests::{conditional, one_step, page, reads_wrongly, selection};
 
-/// See the module.
+/// The store without the defence.
 #[derive(Debug)]
 pub(super) struct MutatedStore {
     pub(super) inner: Arc<dyn Store>,
     pub(super) phases: Arc<Phases>,
 }
 
-/// The answer that a client gets to a commit in one step.
+/// Changes the answer to a one-step commit.
 fn heard(outcome: Result<RowsOutcome>) -> Result<RowsOutcome> {
     match outcome {
-        // As if it had been refused for good.
+        // The unknown outcome is reported as a definite refusal.
         Err(Error::Unknown { why }) if off(UNKNOWN_STEP_MEANS_ABORTED) => {
             Err(Error::InvalidRequest(why))
         }
@@ -52,7 +52,7 @@ impl StoreLayer for MutatedStore {
     }
 }
 
-/// See the module.
+/// A table without the defence.
 #[derive(Debug)]
 struct MutatedTable {
     inner: Arc<dyn Table>,

@@ -1,15 +1,24 @@
-//! The shipped store on disk under many threads, judged by the checkers of the simulation.
+//! Runs the shipped store on disk under many threads, and checks the result with the
+//! simulation's checkers.
 //!
-//! The simulator runs on one thread, over a store in memory; so it sees nothing of the committer,
-//! of snapshots and pending rows, of flushes and merges, and no two loads of two threads. Here the
-//! core runs over a real [`FjallStore`] with real threads: writers, readers that read the same
-//! again and again, observers, and a collector with a short retention. Write buffers are so small
-//! that the engine flushes all the time. Nothing is repeatable but what is drawn; what was seen is
-//! a history like any other, and must be one that snapshot isolation allows.
+//! The simulator runs on one thread, over a store in memory. So it tests no part of the store
+//! on disk: no committer, snapshots or pending rows, no flushes or merges. Nor does it
+//! interleave the memory accesses of two threads. Here the core runs over a real
+//! [`FjallStore`] with real threads:
 //!
-//! Rounds follow each other until the time is up, each over a store of its own: synced and
-//! buffered, with memory of newest versions and without, committing in one step, in two phases, and
-//! with secondaries in the background.
+//! * writers, and readers that read the same cells again and again,
+//! * observers,
+//! * a collector with a short retention.
+//!
+//! Write buffers are so small that the engine flushes all the time. The seed repeats the work
+//! that is drawn, but not the interleaving of the threads. The clients' records form a history
+//! like any other, which must be one that snapshot isolation allows.
+//!
+//! Rounds follow each other until the time is up, each over a store of its own:
+//!
+//! * synced or buffered,
+//! * with or without a cache of newest versions,
+//! * with one-step commits, two-phase commits, and secondaries in the background.
 
 mod recorded;
 mod work;
@@ -35,20 +44,20 @@ use crate::random::Rng;
 use recorded::{Events, Noted, RecordedOracle, RecordedStore, Threads};
 use work::{OBSERVERS_OF, Session, registrations};
 
-/// How many clients work at once, each on a thread of its own.
+/// How many clients work at the same time, each on a thread of its own.
 const CLIENTS: u64 = 6;
 /// How long the clients of one round work.
 const ROUND: Duration = Duration::from_secs(4);
-/// Within what time everything must have come to rest afterwards.
+/// The time after the round within which all work must end.
 const REST: Duration = Duration::from_secs(60);
-/// Most transactions of one round, so that it can be judged in a moment.
+/// The maximum number of transactions of one round, so that a check takes a moment.
 const TRANSACTIONS_MAX: usize = 30_000;
 
-/// Runs rounds until the time is up, at least one, and prints what each came to; how many findings
-/// there are.
+/// Runs rounds until the time is up, at least one, and prints the result of each. Returns the
+/// number of findings.
 ///
 /// # Errors
-/// When a store cannot be opened or read, or nothing can be printed.
+/// If a store cannot be opened or read, or `out` cannot be written.
 pub fn run(time: Duration, seed: u64, out: &mut impl Write) -> anyhow::Result<usize> {
     let (started, mut findings, mut rounds) = (Instant::now(), 0, 0);
     while rounds == 0 || started.elapsed() + ROUND <= time {
@@ -70,13 +79,13 @@ pub fn run(time: Duration, seed: u64, out: &mut impl Write) -> anyhow::Result<us
     Ok(findings)
 }
 
-/// What a round is like.
+/// The settings of a round.
 #[derive(Debug)]
 struct Plan {
     seed: u64,
     options: StoreOptions,
     retention: Duration,
-    /// How long its clients work.
+    /// How long the clients work.
     time: Duration,
 }
 
@@ -89,7 +98,7 @@ impl std::fmt::Display for Plan {
     }
 }
 
-/// What a round came to.
+/// The result of a round.
 struct Judged {
     findings: Vec<Finding>,
     transactions: usize,
@@ -114,7 +123,7 @@ impl Plan {
     fn draw(seed: u64, round: u64) -> Self {
         let seed = crate::random::mix(seed, round);
         let mut rng = Rng::new(seed);
-        // Each in turn, so that a short run has both.
+        // The durabilities alternate, so that a short run has both.
         let durability = match round % 2 {
             0 => Durability::Buffered,
             _ => Durability::Sync,
@@ -131,7 +140,7 @@ impl Plan {
         Plan { seed, options, retention, time: ROUND }
     }
 
-    /// The options of a client: clients of every kind meet in each round.
+    /// Returns the options of a client. Every round mixes clients of all kinds.
     fn client_options(&self, client: u64) -> Options {
         let mut rng = Rng::new(crate::random::mix(self.seed, client));
         Options {
@@ -151,7 +160,7 @@ impl Plan {
         }
     }
 
-    /// Runs one round; what was noted, and what the store is left with.
+    /// Plays one round. Returns the records of its clients, and the store's contents at the end.
     fn play(&self) -> anyhow::Result<(Noted, Dump)> {
         let background = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(4)
@@ -209,7 +218,7 @@ impl Plan {
             }
             scope.spawn(|| {
                 while !over.load(Ordering::SeqCst) {
-                    // A round that meets a living owner's lock ends there; the next goes on.
+                    // A round that finds a live owner's lock ends there; the next one continues.
                     if let Err(error) = block_on(collector.gc(self.retention)) {
                         events.find("no errors", format!("collecting: {error}"));
                     }
@@ -226,7 +235,7 @@ impl Plan {
     }
 }
 
-/// Waits until no lock is left: nobody has crashed, so that every owner cleans up after itself.
+/// Waits until no lock is left. No client has crashed, so every owner cleans up after itself.
 fn settle(client: &Client, store: &dyn bigtable::Store, events: &Events) -> anyhow::Result<Dump> {
     let started = Instant::now();
     loop {
@@ -243,7 +252,7 @@ fn settle(client: &Client, store: &dyn bigtable::Store, events: &Events) -> anyh
     }
 }
 
-/// What the checkers find wrong with what was noted and with what the store is left with.
+/// Returns what the checkers find wrong with the records and with the store's contents.
 fn judge(mut noted: Noted, dump: &Dump) -> Judged {
     let mut findings = std::mem::take(&mut noted.findings);
     let collected = noted.collected();
@@ -280,7 +289,8 @@ fn judge(mut noted: Noted, dump: &Dump) -> Judged {
     }
 }
 
-/// Records that the store was given, that nobody dropped, and that it does not hold.
+/// Returns records that the store acknowledged and that are missing, although they were not
+/// dropped.
 fn missing(
     history: &History,
     dump: &Dump,
@@ -304,7 +314,7 @@ fn missing(
     lost.map(finding).collect()
 }
 
-/// Of each observer the cells that it observes, with its newest acknowledgement.
+/// Returns each observer's cells, with the observer's newest acknowledgement.
 fn observed(noted: &Noted) -> Vec<(u8, Cell, Option<bigtable::Timestamp>)> {
     let mut all = Vec::new();
     for (observer, column) in OBSERVERS_OF {
@@ -342,11 +352,11 @@ mod tests {
             judge(noted.clone(), &dump).findings
         );
         assert!(!noted.records.is_empty() && !noted.runs.is_empty(), "nothing happened");
-        // A record that is gone from the store.
+        // A record is missing in the store.
         let mut less = dump.clone();
         less.records.pop().expect("the store holds records");
         assert!(properties(&noted, &less).contains(&property::NO_LOST_COMMIT));
-        // A read that returned another version.
+        // A read returned another version.
         let mut wrong = noted.clone();
         let reads = wrong.txns.iter_mut().flat_map(|txn| &mut txn.ops);
         let writer = reads.filter_map(|op| match op {
@@ -355,7 +365,7 @@ mod tests {
         });
         *writer.last().expect("something was read") = bigtable::Timestamp::ZERO;
         assert!(!properties(&wrong, &dump).is_empty());
-        // A commit that was acknowledged, and that the store was never given.
+        // A commit was acknowledged, but the store never received its records.
         let mut lost = noted.clone();
         let last = lost.records.pop().expect("something was committed");
         lost.records.retain(|record| record.start_ts != last.start_ts);

@@ -1,8 +1,8 @@
-//! Store, oracle and runtime of a threaded run, and what it writes down of them.
+//! Wraps store, oracle and runtime of a threaded run, and records their events.
 //!
-//! Time is a counter that every event advances, whichever thread it happens on. A mutation enters
-//! the record when the store has answered it, in no particular order: what is made of it must not
-//! depend on one.
+//! Time is a counter that every event advances, on any thread. A mutation enters the record
+//! once the store has answered it, in no particular order. So the checks must not depend on an
+//! order of mutations.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -24,17 +24,17 @@ use crate::history::{Cell, Finding, Record, Run, Txn};
 use crate::names::{ROLLBACK, WRITE, cell};
 use crate::random::Rng;
 
-/// What happened in a run.
+/// The events of a run.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     /// Counts events.
     clock: AtomicU64,
-    /// How many mutations are under way.
+    /// How many mutations are in flight.
     under_way: AtomicU64,
     state: Mutex<Noted>,
 }
 
-/// What was written down.
+/// The records of a run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Noted {
     pub(super) txns: Vec<Txn>,
@@ -43,10 +43,10 @@ pub(super) struct Noted {
     pub(super) stamps: Vec<(Timestamp, Duration, Duration)>,
     pub(super) records: Vec<Record>,
     pub(super) tombs: Vec<(Cell, Timestamp)>,
-    /// Of which cells records were dropped.
+    /// The cells whose records were dropped, with the time range of each deletion.
     dropped: Vec<(Cell, TimeRange)>,
     pub(super) findings: Vec<Finding>,
-    /// Reads and commits that were refused because collection was faster.
+    /// Reads and commits that were refused because garbage collection had overtaken them.
     pub(super) too_old: u64,
 }
 
@@ -55,18 +55,18 @@ impl Events {
         locked(&self.state)
     }
 
-    /// The time, later than any before.
+    /// Returns the time, later than any before.
     pub(super) fn tick(&self) -> Duration {
         Duration::from_nanos(self.clock.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    /// Whether every mutation that was asked for is written down.
+    /// Returns whether every mutation that was sent is recorded.
     pub(super) fn are_complete(&self) -> bool {
         self.under_way.load(Ordering::SeqCst) == 0
     }
 
-    /// Does a mutation to its end and writes it down, whatever becomes of the caller: one that lets
-    /// go of a request does not take it back.
+    /// Carries a mutation out and records it, also if the caller is dropped: a caller that
+    /// abandons a request does not cancel it.
     async fn to_the_end<T: Send + 'static>(
         self: &Arc<Self>,
         handle: &Handle,
@@ -86,7 +86,7 @@ impl Events {
         }
     }
 
-    /// Something is wrong.
+    /// Reports a finding.
     pub(super) fn find(&self, property: &'static str, facts: String) {
         self.noted().findings.push(Finding { property, facts });
     }
@@ -120,7 +120,7 @@ impl Events {
 }
 
 impl Noted {
-    /// The records that garbage collection has dropped.
+    /// Returns the records that garbage collection dropped.
     pub(super) fn collected(&self) -> BTreeSet<(Cell, Timestamp)> {
         let of = |(cell, time): &(Cell, TimeRange)| {
             let in_range = |r: &&Record| r.cell == *cell && time.contains(r.commit_ts);
@@ -130,14 +130,14 @@ impl Noted {
     }
 }
 
-/// A write record: what it points at, and whether it is a delete.
+/// Decodes a write record: the start timestamp that it points at, and whether it is a delete.
 fn record(cell: Cell, commit_ts: Timestamp, value: &[u8]) -> Option<Record> {
     let (start_ts, rest) = value.split_first_chunk::<8>()?;
     let start_ts = Timestamp::new(u64::from_be_bytes(*start_ts))?;
     Some(Record { cell, commit_ts, start_ts, delete: rest.first()? & 1 != 0 })
 }
 
-/// A store whose mutations are written down.
+/// A store whose mutations are recorded.
 #[derive(Debug)]
 pub(super) struct RecordedStore<S> {
     pub(super) inner: Arc<S>,
@@ -170,7 +170,7 @@ impl<S: Store + 'static> StoreLayer for RecordedStore<S> {
         self.events.to_the_end(&self.handle, commit).await
     }
 
-    /// Every commit is written down by `commit_rows`.
+    /// Refuses, so that every commit is recorded by `commit_rows`.
     fn try_commit_rows(
         &self,
         request: CommitRows,
@@ -228,8 +228,8 @@ impl TableLayer for RecordedTable {
     }
 }
 
-/// An oracle whose timestamps are written down, those that commits in one step take from its
-/// memory, too.
+/// An oracle whose timestamps are recorded, including those that one-step commits take from
+/// its memory.
 #[derive(Debug)]
 pub(super) struct RecordedOracle<O> {
     pub(super) inner: O,
@@ -271,7 +271,7 @@ impl<O: Oracle> Oracle for RecordedOracle<O> {
     }
 }
 
-/// Real time, and real threads.
+/// A runtime with real time and real threads.
 #[derive(Debug)]
 pub(super) struct Threads {
     pub(super) handle: tokio::runtime::Handle,

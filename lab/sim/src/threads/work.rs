@@ -1,5 +1,5 @@
-//! What the threads of a run do: transactions, views of the past, and observers, each written down
-//! as its client sees it.
+//! Does the work of a threaded run: transactions, views of the past, and observers. Each is
+//! recorded as its client sees it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,16 @@ use crate::names::{
 };
 use crate::random::Rng;
 
-/// Tables with cells of any kind, the observed one, and the one that takes what observers copy.
+/// The tables: how many have cells of any kind, which one is observed, and which one observers
+/// copy to.
 const PLAIN: u8 = 3;
 const OBSERVED: u8 = 3;
 const COPIED: u8 = 2;
 const ROWS: u64 = 24;
-/// Longest value, in bytes: some lie in blobs of their own.
+/// The longest value in bytes, so that some values are stored in blobs.
 const BODY_MAX: u64 = 5000;
 
-/// The observers, each with the table and the column it observes.
+/// The observers, each with the table and the column that it observes.
 pub(super) const OBSERVERS_OF: [(u8, (u8, u8)); 3] =
     [(0, (OBSERVED, 0)), (1, (OBSERVED, 0)), (2, (COPIED, 3))];
 
@@ -37,7 +38,7 @@ pub(super) struct Session {
     rng: Rng,
 }
 
-/// What is written down of one transaction while it runs.
+/// The record of one transaction while it runs.
 struct Log<'a> {
     events: &'a Events,
     txn: Txn,
@@ -88,7 +89,7 @@ impl<'a> Log<'a> {
     }
 }
 
-/// The writer that a value names.
+/// Returns the writer that a value names.
 fn writer(events: &Events, value: Option<&Bytes>) -> Option<Timestamp> {
     let value = value?;
     let parsed = parse_value(value);
@@ -113,7 +114,7 @@ impl Session {
 
     fn any_cell(&mut self) -> Cell {
         let table = self.rng.below(u64::from(PLAIN)) as u8;
-        // What observers write is theirs.
+        // Plain work keeps to the first three columns, because observers write to others.
         let column = self.rng.below(3) as u8;
         Cell { table, row: self.rng.below(ROWS) as u16, column }
     }
@@ -123,7 +124,8 @@ impl Session {
         vec![b'x'; self.rng.below(longest) as usize]
     }
 
-    /// One piece of work. That somebody else was faster is no news; anything else is a finding.
+    /// Does one piece of work. A conflict with another client is expected; any other error is
+    /// a finding.
     pub(super) async fn step(&mut self) {
         let done = match self.rng.below(10) {
             0..=3 => self.mixed().await,
@@ -188,7 +190,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes cells of several tables that it has not read.
+    /// Writes cells of several tables without reading them.
     async fn blind(&mut self) -> Result<()> {
         let call = self.events.tick();
         let mut tx = self.client.begin().await?;
@@ -271,7 +273,7 @@ impl Session {
     }
 }
 
-/// Commits, and writes down what came of it.
+/// Commits, and records the outcome.
 async fn commit(tx: Transaction, mut log: Log<'_>) -> Result<()> {
     let wrote = tx.cells_written() > 0;
     let result = tx.commit().await;
@@ -284,7 +286,7 @@ async fn commit(tx: Transaction, mut log: Log<'_>) -> Result<()> {
     result.map(drop)
 }
 
-/// An observer that copies what it observes: within the row, or to another table.
+/// An observer that copies the observed cell within its row, or to another table.
 struct Copying {
     number: u8,
     events: Arc<Events>,
@@ -296,7 +298,7 @@ impl Observer for Copying {
         let Some(from) = cell(change.table.name().as_bytes(), &change.row, column) else {
             return Err(Error::application(format!("a change of nothing: {change:?}")));
         };
-        // It began whenever it began: of its order in real time nothing is known.
+        // The time of `begin` is unknown here, so the run's order in real time is not checked.
         let mut log = Log::new(&self.events, tx, Duration::ZERO);
         log.txn.outcome = Outcome::Unknown;
         log.writes(Cell { column: ACK + self.number, ..from }, false);
@@ -315,7 +317,7 @@ impl Observer for Copying {
     }
 }
 
-/// The observers of a process.
+/// Returns the observers of a process.
 pub(super) fn registrations(events: &Arc<Events>) -> Vec<Registration> {
     let registration = |(number, (table, column)): (u8, (u8, u8))| {
         let observer = Copying { number, events: events.clone() };

@@ -1,4 +1,4 @@
-//! The cells that work is done on.
+//! Builds the cells of the workloads.
 
 use crate::history::Cell;
 

@@ -1,4 +1,4 @@
-//! The kinds of work, and those that a seed's clients mix.
+//! Defines the kinds of work, and draws those that a seed's clients mix.
 
 use crate::random::Rng;
 
@@ -7,7 +7,7 @@ use crate::random::Rng;
 pub(crate) enum Kind {
     /// Reads, writes, deletes and scans of few cells.
     Few,
-    /// The same of many cells.
+    /// Reads, writes, deletes and scans of many cells.
     Many,
     /// Transfers between accounts of two tables, and audits.
     Bank,
@@ -15,19 +15,19 @@ pub(crate) enum Kind {
     Counter,
     /// Lists that grow.
     Append,
-    /// A set that is scanned.
+    /// Additions to a set, and scans of it.
     Set,
     /// Two transactions that each read what the other writes.
     Skew,
-    /// Readers that take their time.
+    /// Readers that pause between reads.
     Reader,
     /// Transactions of many cells.
     Large,
-    /// Writers that read nothing.
+    /// Writers that do not read.
     Blind,
     /// Writers of observed columns.
     Source,
-    /// Writers that leave weak notifications.
+    /// Writers that send weak notifications.
     Notifier,
 }
 
@@ -63,14 +63,14 @@ impl Mix {
         Mix(kinds)
     }
 
-    /// Leaves a kind out; the last one stays.
+    /// Leaves a kind out; the last kind stays.
     pub(crate) fn leave_out(&mut self, kind: Kind) {
         if self.0.len() > 1 {
             self.0.retain(|other| *other != kind);
         }
     }
 
-    /// One of the kinds.
+    /// Draws one of the kinds.
     pub(super) fn pick(&self, rng: &mut Rng) -> Option<Kind> {
         rng.pick(&self.0).copied()
     }
@@ -79,7 +79,7 @@ impl Mix {
         self.0.contains(&kind)
     }
 
-    /// Whether any column is observed.
+    /// Returns whether any column is observed.
     pub(crate) fn observes(&self) -> bool {
         self.has(Kind::Source) || self.has(Kind::Notifier)
     }

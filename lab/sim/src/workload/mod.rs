@@ -1,4 +1,4 @@
-//! What clients do: each seed draws some of these, and its clients mix them.
+//! Does the clients' work: each seed draws some kinds of it, and its clients mix them.
 
 mod cell;
 mod mix;
@@ -17,14 +17,14 @@ use crate::world::World;
 pub(crate) use mix::{Kind, Mix};
 pub(crate) use observed::{LATE, OBSERVED, Observers, PAUSED, observe, with_late};
 
-/// What must be there before the first client.
+/// Writes the data that the workloads need before their first client.
 pub(crate) async fn set_up(session: &Session) {
     if session.world.mix.has(Kind::Bank) {
         while sums::fund(session).await.is_err() {}
     }
 }
 
-/// Does one piece of work; it may fail, as work does in such a world.
+/// Does one piece of work, which may fail because of the world's faults.
 pub(crate) async fn step(session: &Session) -> Result<()> {
     let world = &session.world;
     let kind = world.executor.draw(|rng| world.mix.pick(rng));
@@ -44,15 +44,15 @@ pub(crate) async fn step(session: &Session) -> Result<()> {
     }
 }
 
-/// What the kinds themselves say about the end of a run, beyond what holds for any history.
+/// Checks the end of a run by the rules of each workload, beyond those for any history.
 pub(crate) async fn verify(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = sums::verify(session).await?;
     findings.extend(observed::verify(session).await?);
     Ok(findings)
 }
 
-/// How many pairs of transactions made a skew: both read that the other's cell was empty, both
-/// committed.
+/// Counts the pairs of transactions with a write skew: each read that the other's cell was
+/// empty, and both committed.
 pub(crate) fn skews(world: &Arc<World>) -> u64 {
     let book = world.book();
     let journal = world.store.journal();

@@ -1,4 +1,4 @@
-//! Observers, and those who give them work.
+//! Runs observers, and writes the cells that they observe.
 //!
 //! ```text
 //! t7  f:a  -o0-> f:b -o3-> f:d    a chain, and weak notifications on t8 f:a
@@ -12,7 +12,7 @@
 //!                             do
 //! ```
 //!
-//! Some processes run one of the observers of f:a alone, and must leave the others theirs.
+//! Some processes run only one of the observers of f:a, and must not disturb the others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,32 +41,32 @@ const DOWN: u8 = 4;
 const FRAGILE: u8 = 6;
 const NOTIFIED: u8 = 0;
 const EXPORTED: u8 = 2;
-/// Written by notifiers and by batches, which so run into each other.
+/// Notifiers and batches both write this column, so that they conflict.
 const CONTENDED: u8 = 3;
-/// Where batches count their runs.
+/// The column in which batches count their runs.
 const BATCHED: u8 = 4;
 const COUNTING: u8 = 1;
-/// One run in so many takes long.
+/// One run in this many takes long.
 const LONG_RUN_IN: u64 = 32;
 /// The observer that is registered while writers run.
 pub(crate) const LATE: u8 = 8;
 
-/// Which observers a process runs.
+/// The observers that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Observers {
-    /// Those that are registered before there are any writers.
+    /// All that are registered before the first writer.
     First,
-    /// These, and the late one.
+    /// All of `First`, and the late observer.
     WithLate,
-    /// One of those that share a column, and nothing else.
+    /// A single one of the observers that share a column.
     One,
 }
 
-/// The observers that are paused now and then: several of one column, a fragile one, a weak one,
+/// The observers that are paused at times: several of one column, a fragile one, a weak one,
 /// and the batching one.
 pub(crate) const PAUSED: &[u8] = &[COUNTING, 2, 5, 6, 7, LATE];
 
-/// The strong observers, each with the table and the column it observes.
+/// The strong observers, each with the table and the column that it observes.
 pub(crate) const OBSERVED: &[(u8, (u8, u8))] = &[
     (0, (TABLE, SOURCE)),
     (COUNTING, (TABLE, SOURCE)),
@@ -77,7 +77,7 @@ pub(crate) const OBSERVED: &[(u8, (u8, u8))] = &[
     (LATE, (TABLE, SOURCE)),
 ];
 
-/// An observer of the picture above.
+/// An observer of the diagram above.
 struct Numbered {
     world: Arc<World>,
     number: u8,
@@ -86,7 +86,7 @@ struct Numbered {
 impl Observer for Numbered {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let Some(observed) = changed(change) else { return Ok(()) };
-        // Longer than the row lock lasts, or than it is renewed.
+        // The sleep may exceed the lifetime of the row lock, or the time for which it is renewed.
         if self.world.one_in(LONG_RUN_IN) {
             self.world.sleep_ms(self.world.between(1, 3000)).await;
         }
@@ -129,12 +129,12 @@ impl Observer for Numbered {
     }
 }
 
-/// Fails in one way or another.
+/// Fails by an error or by a panic.
 fn fail(world: &World) -> Result<()> {
     if world.one_in(2) {
         Err(Error::application("it was told to fail"))
     } else {
-        // Not `panic!`: nothing is to be printed.
+        // `panic!` would print a message, so the panic is resumed instead.
         std::panic::resume_unwind(Box::new("it was told to panic"))
     }
 }
@@ -181,7 +181,7 @@ fn changed(change: &Change) -> Option<Cell> {
     named(change.table.name().as_bytes(), &change.row, change.column.as_bytes())
 }
 
-/// Registers the observers and starts workers, however often it takes.
+/// Registers the observers and starts workers, and tries again until both succeed.
 pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers {
     let world = &session.world;
     let options = WorkerOptions {
@@ -190,7 +190,7 @@ pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers 
         scan_period: Duration::from_millis(world.between(20, 200)),
         idle_max: Duration::from_millis(world.between(300, 1500)),
         row_lock_lifetime: Duration::from_millis(world.between(50, 2000)),
-        // Without renewal two runs of one change meet more often (H52).
+        // Without renewal it happens more often that two runs handle the same change (H52).
         run_max: if world.one_in(2) {
             Duration::ZERO
         } else {
@@ -216,7 +216,7 @@ pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers 
     }
 }
 
-/// Whether a world has an observer that is registered while writers run.
+/// Draws whether a world has an observer that is registered while writers run.
 pub(crate) fn with_late(world: &World) -> bool {
     world.mix.observes() && world.one_in(2)
 }
@@ -260,7 +260,7 @@ pub(super) async fn source(session: &Session) -> Result<()> {
     let world = &session.world;
     let mut tx = session.begin().await?;
     for _ in 0..world.between(1, 3) {
-        // Rows of their own, so that some are secondaries.
+        // The rows are drawn one by one, so that some cells are secondaries.
         let row = world.between(0, ROWS - 1);
         let body = vec![b'x'; world.between(0, 3) as usize];
         match world.between(0, 7) {
@@ -273,7 +273,7 @@ pub(super) async fn source(session: &Session) -> Result<()> {
     tx.commit().await.map(drop)
 }
 
-/// Leaves weak notifications, with a write or without.
+/// Sends weak notifications, with a write or without.
 pub(super) async fn notifier(session: &Session) -> Result<()> {
     let world = &session.world;
     let mut tx = session.begin().await?;
@@ -288,7 +288,7 @@ pub(super) async fn notifier(session: &Session) -> Result<()> {
     tx.commit().await.map(drop)
 }
 
-/// Whether every run had its effect once, and every weak notification was handled.
+/// Checks that every run had its effect once, and that every weak notification was handled.
 pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     if !session.world.mix.observes() {
@@ -339,7 +339,7 @@ fn committed_runs(world: &World, observer: u8, of: Cell) -> usize {
     committed.len()
 }
 
-/// How many batches with this change have committed.
+/// Counts the committed batches with this change.
 fn batch_runs(world: &World, of: Cell) -> usize {
     let (book, journal) = (world.book(), world.store.journal());
     let runs = book.exported.iter().filter(|(cell, _)| *cell == of);
@@ -352,13 +352,14 @@ fn batch_runs(world: &World, of: Cell) -> usize {
     committed.len()
 }
 
-/// Changes of observed columns whose commit was there before their notification (H48, H49): a crash
-/// in between would have lost them, though another change of the same cell may have hidden that
-/// since.
+/// Returns changes of observed columns whose write record came before their notification. A
+/// crash between the two would have lost the change. A later change of the same cell may hide
+/// the loss, so only this check shows it (H48, H49).
 fn unnotified(world: &World) -> Vec<Finding> {
     let (book, journal) = (world.book(), world.store.journal());
     let Some(since) = book.observed_since else { return Vec::new() };
-    // Who asked for a commit timestamp later was told of the schema with it.
+    // A commit timestamp that was requested later came with the schema, so its writer knew the
+    // observer.
     let later = |commit_ts| world.oracles.stamp(commit_ts).is_some_and(|(asked, _)| asked > since);
     let of = journal.unnotified.iter().filter(|record| {
         let at = (record.cell.table, record.cell.column);
@@ -371,7 +372,7 @@ fn unnotified(world: &World) -> Vec<Finding> {
     of.map(finding).collect()
 }
 
-/// Weak notifications whose transaction committed, and that no run handled which began later.
+/// Returns weak notifications of committed transactions that no later run has handled.
 fn unhandled(world: &World) -> Vec<Finding> {
     let (book, journal) = (world.book(), world.store.journal());
     let committed = |(_, start): &&(Cell, Timestamp)| journal.committed.contains_key(start);

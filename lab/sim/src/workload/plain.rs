@@ -1,5 +1,4 @@
-//! Work whose correctness the general checkers judge: any mixture of reads, writes, deletes and
-//! scans.
+//! Does work that the general checkers judge: any mixture of reads, writes, deletes and scans.
 
 use futures::future::join;
 use percolator_core::Result;
@@ -12,7 +11,7 @@ const SKEW: u8 = 8;
 const LARGE: u8 = 9;
 const COLUMNS: u64 = 3;
 
-/// A few steps of any kind on the cells of one table.
+/// Does a few steps of any kind on the cells of one table.
 pub(super) async fn mixed(session: &Session, table: u8, rows: u64) -> Result<()> {
     let world = &session.world;
     let mut tx = session.begin().await?;
@@ -32,7 +31,7 @@ pub(super) async fn mixed(session: &Session, table: u8, rows: u64) -> Result<()>
     tx.commit().await.map(drop)
 }
 
-/// Adds an element, or reads them all.
+/// Adds an element to the set, or reads all elements.
 pub(super) async fn set(session: &Session) -> Result<()> {
     let mut tx = session.begin().await?;
     if session.world.one_in(3) {
@@ -46,7 +45,7 @@ pub(super) async fn set(session: &Session) -> Result<()> {
     tx.commit().await.map(drop)
 }
 
-/// Two transactions at once on two empty cells: each reads both and writes one.
+/// Runs two transactions at the same time on two empty cells: each reads both and writes one.
 pub(super) async fn skew(session: &Session) -> Result<()> {
     let row = session.world.between(0, 60_000);
     let (left, right) = (cell(SKEW, row, 0), cell(SKEW, row, 1));
@@ -64,8 +63,8 @@ pub(super) async fn skew(session: &Session) -> Result<()> {
     first.and(second).map(drop)
 }
 
-/// Reads the same cells again and again, with pauses: a snapshot does not change. Or once, without
-/// a transaction.
+/// Reads the same cells again and again, with pauses: a snapshot does not change. One time in
+/// three it reads once, without a transaction.
 pub(super) async fn long_reader(session: &Session) -> Result<()> {
     let world = &session.world;
     let cells: Vec<_> = (0..4).map(|_| any_cell(session)).collect();
@@ -84,7 +83,7 @@ pub(super) async fn long_reader(session: &Session) -> Result<()> {
     tx.commit().await.map(drop)
 }
 
-/// Many cells over several tables, then perhaps none of them.
+/// Writes and deletes many cells in several tables.
 pub(super) async fn large(session: &Session) -> Result<()> {
     let world = &session.world;
     let mut tx = session.begin().await?;
@@ -100,7 +99,7 @@ pub(super) async fn large(session: &Session) -> Result<()> {
     tx.commit().await.map(drop)
 }
 
-/// Writes cells it has not read.
+/// Writes cells without reading them.
 pub(super) async fn blind(session: &Session) -> Result<()> {
     let mut tx = session.begin().await?;
     blind_writes(session, &mut tx)?;
@@ -122,7 +121,7 @@ fn any_cell(session: &Session) -> crate::history::Cell {
     cell(table, world.between(0, 5), 0)
 }
 
-/// Some bytes: short ones travel inside lock and write records, longer ones apart.
+/// Returns some bytes. Short values are stored in lock and write records, longer ones in `data`.
 fn body(session: &Session) -> Vec<u8> {
     vec![b'x'; session.world.between(0, 24) as usize]
 }

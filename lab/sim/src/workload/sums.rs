@@ -1,4 +1,4 @@
-//! Work that leaves a total which says whether anything was lost or done twice.
+//! Does work with a total, which shows whether an update was lost or done twice.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) async fn fund(session: &Session) -> Result<()> {
     tx.commit().await.map(drop)
 }
 
-/// Moves money, or counts it.
+/// Transfers money, or checks the total.
 pub(super) async fn bank(session: &Session) -> Result<()> {
     let world = &session.world;
     if world.one_in(5) {
@@ -66,7 +66,7 @@ async fn total(session: &Session) -> Result<(i64, Timestamp)> {
     Ok((sum, start_ts))
 }
 
-/// Adds one to a counter, with the core's own loop around it.
+/// Adds one to a counter, in the core's own retry loop.
 pub(super) async fn count(session: &Session) -> Result<()> {
     let counter = cell(COUNTERS, session.world.between(0, 3), 0);
     let table = &session.tables[usize::from(COUNTERS)];
@@ -95,7 +95,8 @@ fn number(body: Option<Bytes>) -> i64 {
     i64::from_be_bytes(bytes.unwrap_or_default())
 }
 
-/// Whether the money is all there, and every committed increment and element counted once.
+/// Checks that the total of money is unchanged, and that every committed increment and element
+/// counts once.
 pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mix = &session.world.mix;

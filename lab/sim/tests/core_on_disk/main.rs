@@ -1,5 +1,5 @@
-//! The suite of `percolator-core`, as it is and in virtual time, on the store on disk. `stores.rs`
-//! says what of it is not here.
+//! Runs the suite of `percolator-core` on the store on disk, unchanged and in virtual time.
+//! `stores.rs` lists the parts of the suite that are left out.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,9 +1,10 @@
-//! The stores that `percolator-core`'s suite runs on here: directories of the store on disk.
+//! Provides the stores that `percolator-core`'s suite runs on here: directories of the store
+//! on disk.
 //!
-//! These parts of the suite are not here: `hazards`, `leaders`, `limits`, `liveness`, `oracle`,
-//! `table_locks` and `unfenced`. They are about clocks, records in ordinary rows, limits of the
-//! library, and stores without a floor. No request in them is of another kind than those of the
-//! tests that are here.
+//! These parts of the suite are left out: `hazards`, `leaders`, `limits`, `liveness`,
+//! `oracle`, `table_locks` and `unfenced`. They are about clocks, records in ordinary rows,
+//! limits of the library, and stores without a floor. They send the store no kind of request
+//! that the included tests do not send.
 
 use std::sync::Arc;
 
@@ -14,19 +15,19 @@ use futures::executor::block_on;
 
 /// Whether the stores have a floor, so that garbage can be collected.
 pub(crate) const FLOOR: bool = true;
-/// How many seeds of storms there are.
+/// The number of seeds of storms.
 pub(crate) const STORMS: u64 = 20;
-/// Scripts that are not played, and why.
+/// The scripts that are left out, with the reasons.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[];
 
-/// An empty store. `locality_groups` is what it says of itself, so that notifications lie in the
-/// rows that they are about, or apart.
+/// Creates an empty store. With `locality_groups`, notifications are in the rows that they are
+/// about; otherwise they are in tables of their own.
 pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
     Arc::new(on_disk(locality_groups))
 }
 
-/// An empty store that states limits, as a server behind google.bigtable.v2 does that has its data
-/// here.
+/// Creates an empty store with limits, such as a server of google.bigtable.v2 has that keeps
+/// its data in this store.
 pub(crate) fn limited(locality_groups: bool) -> Arc<dyn Store> {
     let limits = Limits {
         mutations_max: Some(20_000),
@@ -38,7 +39,8 @@ pub(crate) fn limited(locality_groups: bool) -> Arc<dyn Store> {
 }
 
 fn on_disk(locality_groups: bool) -> OnDisk {
-    // Each test creates tables: that is a file that is synced, and there are many tests.
+    // Each test creates tables, and each table is a file that is synced, so the files are in
+    // memory.
     let memory = tempfile::tempdir_in("/dev/shm");
     let directory = memory.or_else(|_| tempfile::tempdir()).unwrap();
     let options = Options {
@@ -51,8 +53,8 @@ fn on_disk(locality_groups: bool) -> OnDisk {
     OnDisk { inner, limits, locality_groups, _directory: directory }
 }
 
-/// A store whose directory goes with it. It answers within the poll that asks: in virtual time
-/// nobody waits for the threads of the store.
+/// A store that owns its directory. It answers within the poll that sends the request, because
+/// virtual time does not wait for the store's threads.
 #[derive(Debug)]
 struct OnDisk {
     inner: FjallStore,
@@ -83,7 +85,7 @@ impl StoreLayer for OnDisk {
     }
 }
 
-/// A table that answers within the poll that asks.
+/// A table that answers within the poll that sends the request.
 #[derive(Debug)]
 struct OneStep(Arc<dyn Table>);
 

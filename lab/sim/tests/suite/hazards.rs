@@ -1,5 +1,5 @@
-//! The table of hazards is true: every hazard has its row, every test and every mutant that it
-//! names exists, and no mutant is left out.
+//! Tests the table of hazards: every hazard has its row, every test and mutant that a row
+//! names exists, and no mutant is missing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,13 +27,13 @@ fn functions(dir: &Path, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Of every crate that has any.
+/// Returns the mutants of all crates.
 fn all_mutants() -> impl Iterator<Item = &'static Mutant> {
     let of_crates = percolator_core::mutants::ALL.iter().chain(bigtable_fjall::mutants::ALL);
     of_crates.chain(percolator_sim::mutated::ALL)
 }
 
-/// What stands in backquotes.
+/// Returns those parts of a table cell that are in backquotes.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

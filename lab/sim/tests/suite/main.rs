@@ -1,4 +1,4 @@
-//! Some worlds, each run twice: nothing is found wrong, and both runs are the same, event by event.
+//! Runs some worlds twice: nothing is found wrong, and both runs are the same, event by event.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,7 @@ fn nothing_is_found_wrong_and_the_same_seed_gives_the_same_run() {
     assert!(totals.faults.iter().filter(|count| **count > 0).count() > 10, "{totals:?}");
 }
 
-/// The kinds of events that these worlds make.
+/// The kinds of events that occur in these worlds.
 const KINDS: [&str; 17] = [
     "collected",
     "committed",
@@ -80,7 +80,7 @@ fn a_trace_that_is_kept_is_the_trace_that_is_hashed() {
     assert!(kept.trace.len() > 1000 && hashed.trace.is_empty());
 }
 
-/// The hash of all histories that `percolator-sim run` prints.
+/// Returns the hash of all histories that `percolator-sim run` prints.
 fn printed_hash(seeds: &str, jobs: &str) -> String {
     let program = env!("CARGO_BIN_EXE_percolator-sim");
     let arguments = ["run", "--seeds", seeds, "--jobs", jobs];

@@ -1,9 +1,13 @@
-//! Cycles that snapshot isolation forbids.
+//! Finds a cycle of dependencies that snapshot isolation forbids.
 //!
-//! Each transaction becomes two nodes: one reached by any edge but `rw`, from which all edges go
-//! on, and one reached by `rw`, from which only the others do. A cycle among these nodes is one
-//! that has no two `rw` edges in a row. The search is made three times, with ever more kinds of
-//! edges, so that a cycle gets the name of the worst anomaly it shows.
+//! Snapshot isolation forbids a cycle without two `rw` edges in a row. The search therefore
+//! works on a graph with two nodes for each transaction:
+//!
+//! * Edges other than `rw` lead to the first node, and from there every edge goes on.
+//! * `rw` edges lead to the second node, and from there only edges other than `rw` go on.
+//!
+//! Any cycle in this graph is a forbidden one. The search runs three times, with ever more
+//! kinds of edges, so that a cycle gets the name of the worst anomaly that it shows.
 
 use super::anomaly;
 use crate::history::Finding;
@@ -24,7 +28,7 @@ pub(super) struct Edge {
     pub(super) kind: Kind,
 }
 
-/// One cycle of the worst kind, if there is any.
+/// Returns one cycle of the worst kind, if there is any.
 pub(super) fn find(txns: usize, edges: &[Edge]) -> Option<Finding> {
     [Kind::Ww, Kind::Wr, Kind::Rw].into_iter().find_map(|most| {
         let allowed = |edge: &&Edge| edge.kind <= most;
@@ -44,13 +48,14 @@ pub(super) fn find(txns: usize, edges: &[Edge]) -> Option<Finding> {
     })
 }
 
-/// The doubled graph: node `2 t` of transaction `t` was not reached by `rw`, node `2 t + 1` was.
+/// The doubled graph: node `2 t` of transaction `t` is reached by any edge but `rw`, node
+/// `2 t + 1` by `rw`.
 struct Graph {
-    /// Of each node: the node an edge leads to, and the edge.
+    /// For each node: the target of each outgoing edge, and the edge.
     next: Vec<Vec<(usize, Edge)>>,
 }
 
-/// How far the search has come with a node.
+/// The state of a node in the search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     No,
@@ -73,7 +78,8 @@ impl Graph {
         Graph { next }
     }
 
-    /// Some cycle. Depth first, with a stack of its own: a path may be as long as the history.
+    /// Finds some cycle, depth first. The search keeps its own stack, since a path may be as
+    /// long as the history.
     fn cycle(&self) -> Option<Vec<Edge>> {
         let mut seen = vec![Seen::No; self.next.len()];
         for root in 0..self.next.len() {
@@ -81,7 +87,7 @@ impl Graph {
                 continue;
             }
             seen[root] = Seen::OnPath;
-            // The nodes of the path, with how many of their edges were followed.
+            // The nodes of the path, each with the number of its edges that were followed.
             let mut path = vec![(root, 0)];
             while let Some((node, followed)) = path.last_mut() {
                 let Some((to, _)) = self.next[*node].get(*followed) else {
@@ -103,7 +109,8 @@ impl Graph {
         None
     }
 
-    /// The edges of the path from a node of it to its end, which leads back to that node.
+    /// Returns the edges of the path from a node of it to the end of the path. The last edge
+    /// leads back to that node.
     fn edges_from(&self, start: usize, path: &[(usize, usize)]) -> Vec<Edge> {
         path.iter()
             .skip_while(|(node, _)| *node != start)

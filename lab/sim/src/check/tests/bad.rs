@@ -1,4 +1,4 @@
-//! Histories that must be rejected, each by the property that it breaks.
+//! Histories that the checkers must reject, each by the property that it breaks.
 
 use super::*;
 use crate::check::property as p;
@@ -15,7 +15,7 @@ fn g1a_read_of_an_aborted_write() {
     rejects(&history, &[p::SNAPSHOT_READ]);
 }
 
-/// The version before its writer's delete.
+/// The read returns the version before the delete of the same transaction.
 #[test]
 fn g1b_read_of_an_intermediate_version() {
     let history = history(&[(1, Some(2), &[write(X), delete(X)]), (3, None, &[read(X, 1)])]);
@@ -82,7 +82,7 @@ fn own_writes_unseen() {
     rejects(&history(&[(1, None, &scans)]), &[p::SNAPSHOT_SCAN]);
 }
 
-/// Its secondary was rolled back.
+/// The secondary was rolled back.
 #[test]
 fn half_a_commit() {
     let mut history = history(&[(1, Some(2), &[write(X), write(Y)])]);
@@ -122,7 +122,7 @@ fn a_commit_before_its_start() {
     rejects(&history(&[(3, Some(2), &[write(X)])]), &[p::TIMESTAMPS]);
 }
 
-/// It began after another had been told its commit, at a lower timestamp.
+/// A transaction begins, at a lower timestamp, after a commit was acknowledged to another client.
 #[test]
 fn real_time_inversion() {
     let mut of_a_commit = history(&[(2, Some(5), &[write(X)]), (4, None, &[read_absent(X)])]);
@@ -199,7 +199,8 @@ fn an_observer_ran_before_any_change() {
 fn an_observer_was_lost() {
     rejects(&observed(&[(1, 2)], &[]), &[p::OBSERVED]);
     rejects(&observed(&[(1, 2), (5, 8)], &[3]), &[p::OBSERVED]);
-    // A write between the run's start and its commit: the acknowledgement must not cover it (H50).
+    // A write committed between the run's start and its commit: the acknowledgement must not
+    // cover it (H50).
     let mut covered = observed(&[(1, 2), (10, 14)], &[13]);
     covered.records.iter_mut().filter(|r| r.cell != X).for_each(|r| r.commit_ts = ts(15));
     covered.txns[2].outcome = Outcome::Committed(ts(15));
@@ -207,7 +208,8 @@ fn an_observer_was_lost() {
     rejects(&covered, &[p::OBSERVED]);
 }
 
-/// Garbage collection may drop a delete unseen only if nobody observed its column when it came.
+/// Garbage collection may drop an unseen delete only if no observer of the column was
+/// registered when the delete was written.
 #[test]
 fn a_delete_that_its_observer_never_saw() {
     let mut history = observed(&[], &[]);
@@ -216,7 +218,7 @@ fn a_delete_that_its_observer_never_saw() {
     rejects(&history, &[p::OBSERVED]);
     history.collected = vec![(X, ts(1))];
     rejects(&history, &[p::OBSERVED]);
-    // There all along, and found by nobody.
+    // The observer was registered all along, the delete is kept, and no run handled it.
     history.registered = vec![(1, 1)];
     history.collected.clear();
     rejects(&history, &[p::OBSERVED]);

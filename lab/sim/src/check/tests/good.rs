@@ -1,4 +1,4 @@
-//! Histories that must be accepted, write skew among them.
+//! Histories that the checkers must accept, write skew among them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The list-append cross-check against the anomalies it knows.
+//! Tests the list-append check on the anomalies that it can name.
 
 use super::properties;
 use crate::check::list_append::{ListOp, ListTxn, anomaly, check};
@@ -92,7 +92,7 @@ fn lost_update() {
     );
 }
 
-/// Nobody has read what the second wrote; that it committed is enough.
+/// No transaction has read the second one's append; its commit alone proves the lost update.
 #[test]
 fn lost_update_that_was_not_read() {
     finds(

@@ -1,5 +1,5 @@
-//! The checkers, checked: hand-made histories, good and bad, and random ones that are broken at
-//! random.
+//! Tests the checkers on hand-made histories, good and bad, and on random ones with one random
+//! defect.
 
 mod bad;
 mod good;
@@ -46,7 +46,7 @@ fn scan(from: u16, to: u16, limit: usize, found: &[(Cell, u64)]) -> Op {
     Op::Scan { from: Cell { table: 0, row: from, column: 0 }, to, limit, found }
 }
 
-/// A transaction whose calls happen at the virtual times of its timestamps.
+/// Returns a transaction whose calls happen at the virtual times of its timestamps.
 fn txn(start_ts: u64, outcome: Outcome, ops: &[Op]) -> Txn {
     let commit_return = match outcome {
         Outcome::Committed(c) => ms(c.as_u64()),
@@ -62,7 +62,7 @@ fn txn(start_ts: u64, outcome: Outcome, ops: &[Op]) -> Txn {
     }
 }
 
-/// A history whose records and stamps are as they should be, from `(s, c, steps)`; a transaction
+/// Builds a history with correct records and stamps from `(s, c, steps)`. A transaction
 /// without `c` aborted, or only read.
 fn history(txns: &[(u64, Option<u64>, &[Op])]) -> History {
     let mut history = History::default();
@@ -105,7 +105,7 @@ fn accepts(history: &History) {
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
-/// Rejects the history, by these properties and no others.
+/// Asserts that exactly these properties reject the history.
 #[track_caller]
 fn rejects(history: &History, by: &[&'static str]) {
     let findings = check(history);
@@ -114,8 +114,8 @@ fn rejects(history: &History, by: &[&'static str]) {
     assert_eq!(properties(&findings), by, "{findings:#?}");
 }
 
-/// An observed cell with one committed write for each of `commits`, runs at `runs`, and the last of
-/// them acknowledged.
+/// Returns a history of one observed cell: a committed write for each of `commits`, and runs
+/// at `runs`. The last run is the acknowledged one.
 fn observed(commits: &[(u64, u64)], runs: &[u64]) -> History {
     let mut history = History::default();
     for (s, c) in commits {
@@ -124,7 +124,7 @@ fn observed(commits: &[(u64, u64)], runs: &[u64]) -> History {
     for s in runs {
         let run = Run { observer: 1, cell: X, start_ts: ts(*s) };
         history.runs.push(run);
-        // Its acknowledgement is in a cell that no step names.
+        // The acknowledgement lies in a cell that no step of the transaction names.
         let ack = Cell { column: 9, ..X };
         let (commit_ts, start_ts) = (ts(s + 1), ts(*s));
         let outcome = Outcome::Committed(commit_ts);

@@ -1,7 +1,8 @@
-//! Random histories of snapshot isolation, accepted; then broken in one place, and rejected.
+//! Tests the checkers on random histories of snapshot isolation. Each is accepted as it is,
+//! and rejected once it is broken in one place.
 //!
-//! The histories come from a simulator of one snapshot after another: a map of committed versions,
-//! and open transactions that read it as of their start and are refused when they overlap.
+//! A small simulator draws the histories: a map of committed versions, and open transactions that
+//! read the map as of their start. A transaction is refused if its writes overlap with a commit.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::check::list_append::{self, ListOp, ListTxn};
 
 const ROWS: u16 = 4;
 
-/// One step of the simulator, on the open transaction of this slot.
+/// One step of the simulator, on the open transaction in this slot.
 #[derive(Debug, Clone)]
 enum Step {
     Begin(usize),
@@ -46,13 +47,13 @@ struct Open {
     lists: Vec<ListOp>,
 }
 
-/// The world of the simulator, and what it has recorded.
+/// The state of the simulator, with the history so far.
 #[derive(Debug, Default)]
 struct Simulator {
     clock: u64,
     live: BTreeMap<u16, u64>,
     newest: BTreeMap<u16, u64>,
-    /// What was appended to each row by its live and former versions.
+    /// The elements that the live and former versions of each row appended.
     lists: BTreeMap<u16, Vec<u64>>,
     history: History,
     list_txns: Vec<ListTxn>,
@@ -168,8 +169,8 @@ impl Open {
     }
 }
 
-/// Breaks a history in the `n`th of the places where it can be broken in the given way; `false` if
-/// there is none.
+/// Breaks a history in the `n`th place where the given way of breaking applies. Returns
+/// `false` if there is no such place.
 fn break_one(history: &mut History, way: u8, n: usize) -> bool {
     let mut reads: Vec<_> = Vec::new();
     for (index, txn) in history.txns.iter().enumerate() {
@@ -196,7 +197,7 @@ fn break_one(history: &mut History, way: u8, n: usize) -> bool {
                 Op::Write { .. } => return false,
             }
         }
-        // One record is not there.
+        // One record is missing.
         1 => {
             let told: Vec<_> = committed.iter().map(|i| history.txns[*i].start_ts).collect();
             let of: Vec<_> = (0..history.records.len())
@@ -205,17 +206,17 @@ fn break_one(history: &mut History, way: u8, n: usize) -> bool {
             let Some(index) = pick(of.len()).map(|i| of[i]) else { return false };
             history.records.remove(index);
         }
-        // One client was told the contrary.
+        // One client received the opposite outcome.
         2 => {
             let Some(index) = pick(committed.len()).map(|i| committed[i]) else { return false };
             history.txns[index].outcome = Outcome::Aborted;
         }
-        // One transaction has another commit timestamp: that of somebody else.
+        // One record has another commit timestamp: the start timestamp of its own transaction.
         3 => {
             let Some(index) = pick(history.records.len()) else { return false };
             history.records[index].commit_ts = history.records[index].start_ts;
         }
-        // One that was refused because it overlapped has committed nevertheless.
+        // A transaction that was refused because of an overlap has committed nevertheless.
         _ => {
             let refused = |txn: &&Txn| {
                 txn.outcome == Outcome::Aborted
@@ -252,7 +253,7 @@ proptest! {
     }
 }
 
-/// A long history is checked in a time that grows little faster than its length.
+/// Checks that the time of a check grows little faster than the length of the history.
 #[test]
 fn long_histories_are_checked_quickly() {
     let mut steps = Vec::new();
