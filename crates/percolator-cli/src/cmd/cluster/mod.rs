@@ -1,4 +1,5 @@
-//! `cluster up|status|down`: a table server, two oracles and workers as processes of this machine.
+//! `cluster up|status|down`: runs a table server, two oracles and workers as processes of this
+//! machine.
 //!
 //! ```text
 //!   plan.rs     what the cluster consists of, kept in its directory
@@ -6,8 +7,8 @@
 //!   up.rs  status.rs  down.rs
 //! ```
 //!
-//! Nobody watches over the processes: `up` starts what does not run, so whoever wants a dead one
-//! back runs it again.
+//! Nothing restarts a process that dies. `up` starts every process that does not run, so run `up`
+//! again to bring a dead one back.
 
 mod down;
 mod plan;
