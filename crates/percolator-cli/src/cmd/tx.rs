@@ -25,6 +25,7 @@ use crate::store::TableArgs;
 /// commit-secondaries. The command crash ends the process on the spot, so that locks stay behind.
 /// A name and a colon before a command (`t1: begin`) tell several transactions apart. `#` begins
 /// a comment.
+///
 /// Exit status 1 when a commit was aborted. With --json the result of each command is one line.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
