@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A cluster in a directory of its own. It ends with the test.
+/// A cluster in a directory of its own, ended with the test.
 struct Cluster {
     dir: TempDir,
 }
