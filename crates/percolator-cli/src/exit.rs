@@ -56,17 +56,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Wrong usage or bad input.
+    /// Makes an error of wrong usage or bad input.
     pub fn usage(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure::error(Exit::Usage, what, help)
     }
 
-    /// A negative answer.
+    /// Makes an error that stands for the answer "no".
     pub fn no(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure::error(Exit::No, what, help)
     }
 
-    /// An error with the given exit code.
+    /// Makes an error with the given exit code.
     pub fn error(exit: Exit, what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure { exit, what: what.into(), help: help.into() }.into()
     }

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 /// How long a command may go on after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Whether the user has asked the command to end.
+/// The user's request to end the command, by Ctrl-C.
 #[derive(Debug, Clone)]
 pub struct Interrupt(watch::Receiver<bool>);
 

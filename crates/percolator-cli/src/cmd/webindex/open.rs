@@ -15,7 +15,7 @@ use crate::store::{Place, StoreArgs, check_there, in_batches};
 /// queues need memory too, and a load seldom reads anything twice.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// An open index.
+/// The functions that open a web index.
 #[derive(Debug)]
 pub struct Index;
 
