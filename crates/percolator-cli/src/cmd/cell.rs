@@ -43,7 +43,7 @@ pub(crate) struct Cell {
     /// Say what each record means, and what a reader would do.
     #[arg(long)]
     explain: bool,
-    /// The start timestamp of that reader; the latest timestamp when none is given.
+    /// Explain for a reader at this timestamp; at the latest one when none is given.
     #[arg(long, value_name = "TS", requires = "explain")]
     at: Option<u64>,
     #[command(flatten)]

@@ -19,8 +19,8 @@
 //! ```text
 //!   frame      the frames           place     where the socket lies
 //!   hello      the first frames     listen    the owner's end: accepting
-//!   find       looking for one      session   the owner's end: one command
-//!   ask        the command's end    asked     what a command that runs in the owner finds there
+//!   find       finding the owner    session   the owner's end: one command
+//!   ask        the command's end    asked     the surroundings of a command in the owner
 //! ```
 //!
 //! Invariants:

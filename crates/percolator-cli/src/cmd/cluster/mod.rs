@@ -2,8 +2,8 @@
 //! machine.
 //!
 //! ```text
-//!   plan.rs     what the cluster consists of, kept in its directory
-//!   process.rs  one process: starting it, whether it lives, ending it
+//!   plan.rs     the plan of a cluster, kept in its directory
+//!   process.rs  one process: starting it, checking whether it lives, ending it
 //!   up.rs  status.rs  down.rs
 //! ```
 //!

@@ -4,7 +4,7 @@
 //! ```text
 //!   cluster.json       this plan          percolator.toml    the settings for clients and workers
 //!   table/  search/    data               run/ROLE           process number, locked while it lives
-//!   log/ROLE           what it says       cluster.lock       held by `up` and `down`
+//!   log/ROLE           its output         cluster.lock       held by `up` and `down`
 //! ```
 
 use std::fmt;
