@@ -1,13 +1,13 @@
-//! Writes rows while a disk fails and recovers, reads all the while, and compares: the work of
-//! `scripts/disk-full.sh`, which makes the disk fail.
+//! Writes and reads rows while a disk fails and recovers, then reads every acknowledged row back.
+//! `scripts/disk-full.sh` runs this program and supplies the commands that make the disk fail.
 //!
 //! ```text
 //!   disk_full STORE BREAK HEAL     STORE: bigtable://HOST:PORT/PROJECT/INSTANCE, or a directory
 //! ```
 //!
-//! `BREAK` and `HEAL` are commands of the shell; in them `$DISK_FULL_PID` is this process. The
-//! result is one line; the program ends with 1 if a row is lost, a read failed, or writes did not
-//! resume.
+//! `BREAK` and `HEAL` are shell commands; in them `$DISK_FULL_PID` is the number of this process.
+//! The program prints its result as one line. It exits with status 1 if a row is lost, a read
+//! fails, writes do not resume, or no read completes while writes are refused.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program of its own")]
 
@@ -23,9 +23,9 @@ use bigtable_grpc::{Address, ClientOptions, GrpcStore};
 
 const CELLS: Family = Family::from_static("cells");
 const VALUE_BYTES: u64 = 64 << 10;
-/// Rows before the disk fails, and after it has recovered.
+/// Rows that are written before the disk fails, and again after it has recovered.
 const CALM_ROWS: u64 = 50;
-/// Most rows that are written to a disk that fails.
+/// The most rows up to which the program writes while it waits for the disk to refuse one.
 const ROWS_MAX: u64 = 600;
 /// How long reads are counted while writes are refused.
 const REFUSING: Duration = Duration::from_secs(3);
@@ -35,7 +35,7 @@ const READERS: u64 = 2;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the readers have seen.
+/// Shared state of the writer and the readers: what may be read, and what the readers counted.
 #[derive(Debug, Default)]
 struct Reads {
     acknowledged: AtomicU64,
@@ -139,7 +139,7 @@ async fn open(store: &str) -> Result<Arc<dyn Store>, Failed> {
     Ok(Arc::new(FjallStore::open(store, Options::default())?))
 }
 
-/// Reads rows that were acknowledged, until it is over.
+/// Reads acknowledged rows at random until `over` is set.
 async fn reader(table: Arc<dyn Table>, reads: Arc<Reads>, seed: u64) {
     let mut random = seed;
     while !reads.over.load(Ordering::SeqCst) {
@@ -157,7 +157,7 @@ async fn reader(table: Arc<dyn Table>, reads: Arc<Reads>, seed: u64) {
     }
 }
 
-/// The value of a row: no part of it repeats, so that it takes its size on the disk.
+/// Returns the value of a row. No part of a value repeats, so it takes its full size on the disk.
 fn value(row: u64) -> Vec<u8> {
     let part = |at: u64| {
         let mixed = (row * VALUE_BYTES + at + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);

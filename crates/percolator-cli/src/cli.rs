@@ -1,4 +1,4 @@
-//! The tree of commands.
+//! Defines the tree of commands, and runs the command of this process.
 
 use std::process::ExitCode;
 
@@ -75,7 +75,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// What becomes of each command whose directory another process has open.
+    /// Each command, and where it runs if another process has its directory open.
     #[test]
     fn commands_run_where_they_may() {
         let place = |line: &str| {

@@ -1,4 +1,4 @@
-//! Wall-clock times and durations as people write and read them.
+//! Formats and reads wall-clock times and durations as people write them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A time in the form of RFC 3339, in UTC.
+/// Formats a time as in RFC 3339, in UTC.
 pub(crate) fn rfc3339(ms: u64) -> String {
     let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = date(days);
@@ -20,8 +20,9 @@ pub(crate) fn rfc3339(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar: years begin in
-/// March, so that a leap day is the last of its year, and repeat every 400 years of 146,097 days.
+/// Converts a number of days since 1970 to year, month and day of the Gregorian calendar. In the
+/// computation a year begins in March, so that a leap day is the last day of its year. The
+/// calendar repeats every 400 years, which have 146,097 days.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -33,7 +34,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + next, month, day)
 }
 
-/// A duration in words: `350 ms`, `41.2 s`, `4 min`, `3.5 h`, `12 days`.
+/// Formats a duration in words: `350 ms`, `41.2 s`, `4 min`, `3.5 h`, `12 days`.
 pub(crate) fn age(duration: Duration) -> String {
     match duration.as_secs_f64() {
         s if s < 1.0 => format!("{} ms", duration.as_millis()),
@@ -44,10 +45,11 @@ pub(crate) fn age(duration: Duration) -> String {
     }
 }
 
-/// The age of a timestamp in words: `4 min`, `at least 4 min`, `4 min to 2.5 h`, `not known`.
+/// Formats the age of a timestamp in words: `4 min`, `at least 4 min`, `4 min to 2.5 h`, `not
+/// known`.
 pub(crate) fn age_of(Age { at_least, at_most }: Age) -> String {
     match at_most {
-        // No further apart than rounding.
+        // The two bounds differ by no more than rounding does: one of them is enough.
         Some(most) if most <= at_least.mul_f64(1.25) + Duration::from_secs(1) => age(at_least),
         Some(most) => format!("{} to {}", age(at_least), age(most)),
         None if at_least.is_zero() => "not known".to_owned(),
@@ -55,7 +57,7 @@ pub(crate) fn age_of(Age { at_least, at_most }: Age) -> String {
     }
 }
 
-/// The age of a timestamp in JSON, in seconds.
+/// Returns the age of a timestamp in JSON, in seconds.
 pub(crate) fn age_json(Age { at_least, at_most }: Age) -> Value {
     json!({
         "at_least_s": at_least.as_secs_f64(),
@@ -63,7 +65,7 @@ pub(crate) fn age_json(Age { at_least, at_most }: Age) -> Value {
     })
 }
 
-/// Reads a duration: a number with `ms`, `s`, `m` or `h`; seconds without.
+/// Reads a duration: a number with `ms`, `s`, `m` or `h`. A number without a unit is in seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {

@@ -1,4 +1,6 @@
-//! The surroundings of a command: its output, what it reads, and the request to end.
+//! Holds the surroundings of a command: its output, its input, and the request to end.
+//!
+//! A command reads and prints only through these, so that another process can run it.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -7,24 +9,24 @@ use std::sync::OnceLock;
 use crate::interrupt::Interrupt;
 use crate::output::Out;
 
-/// What a command works with, besides its arguments.
+/// The surroundings of a command, besides its arguments.
 #[derive(Debug)]
 pub struct Context {
-    /// Where its output goes.
+    /// Where the output goes.
     pub out: Out,
-    /// Whether it is to end.
+    /// The request of the user to end the command.
     pub interrupt: Interrupt,
-    /// What it reads.
+    /// The input of the command.
     pub(crate) input: Input,
 }
 
-/// What a command reads as a whole: a file, or standard input. It is read once and kept, so that
-/// another process can run the command.
+/// The input of a command: a file, or standard input. The input is read as a whole, once, and
+/// kept. So the command can still be sent to another process, with the same input.
 #[derive(Debug, Default)]
 pub(crate) struct Input(OnceLock<String>);
 
 impl Input {
-    /// The input of a command that another process has begun.
+    /// Makes the input of a command that another process has sent here.
     #[cfg(unix)]
     pub(crate) fn sent(bytes: Vec<u8>) -> io::Result<Input> {
         let text = String::from_utf8(bytes);
@@ -32,7 +34,7 @@ impl Input {
         Ok(Input(text.into()))
     }
 
-    /// Reads a file, or standard input.
+    /// Reads a file, or standard input. A later call returns the same text.
     pub(crate) fn read(&self, file: Option<&Path>) -> io::Result<&str> {
         if let Some(text) = self.0.get() {
             return Ok(text);
@@ -48,7 +50,7 @@ impl Input {
         Ok(self.0.get_or_init(|| text))
     }
 
-    /// What was read so far.
+    /// Returns the input that was read so far.
     #[cfg(unix)]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.0.get().map_or(&[], String::as_bytes)

@@ -1,7 +1,7 @@
-//! Tracing: to stderr for people, and to a file for those who look for what happened afterwards.
+//! Records trace events: on stderr for people, and in a file for later study.
 //!
-//! Each event of the file is a line of JSON that one unbuffered write appends, so that it is there
-//! even if the process is killed right after it.
+//! Each event of the file is a line of JSON. One unbuffered write appends the line, so that it is
+//! in the file even if the process is killed right after.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -22,13 +22,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::clock;
 use crate::exit::Failure;
 
-/// Whose events are recorded.
+/// The targets whose events are recorded.
 const TARGETS: [&str; 2] = ["percolator", "webindex"];
 
-/// Begins to record events: to stderr down to `level`, and to `file`, if there is one.
+/// Begins to record events: on stderr down to `level`, and in `file`, if there is one.
 ///
 /// # Errors
-/// When the file cannot be opened.
+/// If the file cannot be opened.
 pub(crate) fn init(level: LevelFilter, color: bool, file: Option<&Path>) -> anyhow::Result<()> {
     let lines = file.map(open).transpose()?.map(|file| {
         // A trace that cannot be written must not stop what is traced.
@@ -39,7 +39,7 @@ pub(crate) fn init(level: LevelFilter, color: bool, file: Option<&Path>) -> anyh
     Ok(())
 }
 
-/// Records the events of a command that runs here for another process: to that process.
+/// Records the events of a command that this process runs for another one, and sends them there.
 #[cfg(unix)]
 pub(crate) fn relayed(
     level: LevelFilter,
@@ -47,7 +47,7 @@ pub(crate) fn relayed(
 ) -> tracing::Dispatch {
     let to = asked.clone();
     let lines = asked.asker().events.then(|| {
-        // As above.
+        // A trace that cannot be written must not stop what is traced.
         EventLines { append: Box::new(move |line| drop(to.event(line))) }
     });
     let to = asked.clone();
@@ -55,7 +55,7 @@ pub(crate) fn relayed(
     subscriber(level, asked.asker().color, lines, stderr).into()
 }
 
-/// The standard error of a command that runs here for another process.
+/// The standard error of a command that this process runs for another one.
 #[cfg(unix)]
 struct Stderr(std::sync::Arc<crate::owner::asked::Asked>);
 
@@ -99,10 +99,10 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
     })
 }
 
-/// What a line is given to.
+/// A function that writes or sends one line.
 type Append = dyn Fn(&[u8]) + Send + Sync;
 
-/// Makes each event one line.
+/// Converts each event to one line of JSON.
 struct EventLines {
     append: Box<Append>,
 }

@@ -1,11 +1,11 @@
-//! Exit codes, and errors told as what happened, why, and what to do next.
+//! Maps errors to exit codes, and to reports that say what happened, why, and what to do next.
 
 use std::fmt;
 use std::io;
 
 use percolator::{AbortReason, Error};
 
-/// What the shell learns from a command.
+/// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Done.
@@ -41,7 +41,7 @@ impl Exit {
         Exit::Interrupted,
     ];
 
-    /// Returns what a code stands for.
+    /// Returns the variant with this code.
     pub(crate) fn of_code(code: u8) -> Option<Exit> {
         Exit::ALL.into_iter().find(|exit| *exit as u8 == code)
     }
@@ -56,17 +56,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Wrong usage or bad input.
+    /// Makes an error of wrong usage or bad input.
     pub fn usage(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure::error(Exit::Usage, what, help)
     }
 
-    /// A negative answer.
+    /// Makes an error that stands for the answer "no".
     pub fn no(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure::error(Exit::No, what, help)
     }
 
-    /// An error with any exit code.
+    /// Makes an error with the given exit code.
     pub fn error(exit: Exit, what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure { exit, what: what.into(), help: help.into() }.into()
     }
@@ -85,12 +85,12 @@ impl std::error::Error for Failure {}
 pub(crate) struct Report {
     pub(crate) exit: Exit,
     pub(crate) what: String,
-    /// Empty when `what` says already what to do.
+    /// The next step. Empty if `what` contains it already.
     pub(crate) help: String,
 }
 
-/// What to tell of an error; `None` when the reader of stdout has gone and nobody needs to know.
-/// `also` judges causes that only the program knows.
+/// Returns the report of an error. Returns `None` if the reader of stdout has closed the pipe:
+/// then nobody needs a report. `also` judges causes that only the program knows.
 pub(crate) fn report(
     error: &anyhow::Error,
     also: impl Fn(&(dyn std::error::Error + 'static)) -> Option<(Exit, &'static str)>,
@@ -101,12 +101,12 @@ pub(crate) fn report(
     }
     let (exit, help) = judge(error, also);
     let what = format!("{error:#}");
-    // Errors of files bring their remedy with them.
+    // Errors of files contain their remedy already.
     let help = if what.contains("\n  help: ") { String::new() } else { help };
     Some(Report { exit, what, help })
 }
 
-/// The exit code of an error, and the next step.
+/// Returns the exit code of an error, and the next step.
 fn judge(
     error: &anyhow::Error,
     also: impl Fn(&(dyn std::error::Error + 'static)) -> Option<(Exit, &'static str)>,
@@ -140,7 +140,7 @@ fn judge(
     (Exit::Usage, "`percolator --help` lists the commands and their options".to_owned())
 }
 
-/// The exit code of an error of the library `percolator`, and the next step.
+/// Returns the exit code of an error of the library `percolator`, and the next step.
 pub fn of_percolator(error: &Error) -> (Exit, &'static str) {
     match error {
         Error::Aborted { reason: AbortReason::Store(error), .. } => of_store(error),
@@ -173,7 +173,7 @@ pub fn of_percolator(error: &Error) -> (Exit, &'static str) {
     }
 }
 
-/// The index's own errors say themselves what to do.
+/// The text of an error of the index contains its next step.
 fn of_webindex(error: &webindex::Error) -> (Exit, &'static str) {
     match error {
         webindex::Error::Database(error) => of_percolator(error),
@@ -181,7 +181,7 @@ fn of_webindex(error: &webindex::Error) -> (Exit, &'static str) {
     }
 }
 
-/// The services' own errors say themselves what to do.
+/// The text of an error of the services contains its next step.
 fn of_rpc(error: &percolator_rpc::Error) -> Exit {
     match error {
         percolator_rpc::Error::Settings { .. } | percolator_rpc::Error::Listen { .. } => {

@@ -1,7 +1,7 @@
-//! Ctrl-C: a command gets two seconds to finish what it is at, then the process ends.
+//! Handles Ctrl-C: the command has two seconds to finish its current work, then the process ends.
 //!
-//! Ending is always safe: to the store it is a crash, and what was in progress is rolled forward or
-//! back by the next who meets it.
+//! Ending is always safe, because to the store it is a crash. The next transaction that finds a
+//! lock of this process rolls it forward or back.
 
 use std::io::Write;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::exit::Exit;
 /// How long a command may go on after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Whether the user has asked the command to end.
+/// The user's request to end the command, by Ctrl-C.
 #[derive(Debug, Clone)]
 pub struct Interrupt(watch::Receiver<bool>);
 
@@ -23,12 +23,12 @@ impl Interrupt {
         let (asked, receiver) = watch::channel(false);
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_err() {
-                // No handler could be set: Ctrl-C ends the process at once, as by default.
+                // No handler could be set, so Ctrl-C ends the process at once, as by default.
                 return std::future::pending().await;
             }
             asked.send_replace(true);
             let again = tokio::signal::ctrl_c();
-            // Whichever comes first; a second Ctrl-C is impatience.
+            // A second Ctrl-C ends the wait early.
             let _ = tokio::time::timeout(GRACE, again).await;
             let text = "interrupted; what was in progress is as after a crash: the next command \
                         that meets it rolls it forward or back\n";
@@ -38,7 +38,7 @@ impl Interrupt {
         Interrupt(receiver)
     }
 
-    /// The request of a user whose command runs here for another process.
+    /// Makes the request of a user whose command this process runs for another one.
     #[cfg(unix)]
     pub(crate) fn asked_by(receiver: watch::Receiver<bool>) -> Self {
         Interrupt(receiver)
@@ -57,7 +57,7 @@ impl Interrupt {
         }
     }
 
-    /// Runs a command that may be cut off anywhere; `None` when it was.
+    /// Runs a command that may be cut off anywhere. Returns `None` if Ctrl-C cut it off.
     pub async fn cut_off<T>(&self, command: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             result = command => Some(result),

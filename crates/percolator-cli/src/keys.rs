@@ -1,8 +1,12 @@
-//! Rows, columns and values as people write them, and as they are shown.
+//! Reads and shows rows, columns and values as people write them.
 //!
-//! On input a key is text in which `\\`, `\n`, `\r`, `\t` and `\xNN` stand for bytes, or `hex:` or
-//! `b64:` followed by the bytes in that form. Keys are shown with the same escapes, so what was
-//! printed can be typed. In JSON a key is `{"utf8": ...}`, or `{"b64": ...}` when it is not text.
+//! On input a key has one of two forms:
+//!
+//! * text, in which `\\`, `\n`, `\r`, `\t` and `\xNN` stand for bytes;
+//! * `hex:` or `b64:`, followed by the bytes in that form.
+//!
+//! Keys are shown with the same escapes, so a printed key can be typed. In JSON a key is
+//! `{"utf8": ...}`, or `{"b64": ...}` when it is not text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -17,7 +21,7 @@ const FORMS: &str = "write text with \\xNN for any byte, hex:00ff, or b64:AP8=";
 /// Most bytes of a key that an error message repeats.
 const SHOWN_BYTES_MAX: usize = 60;
 
-/// The bytes of a key or value.
+/// Reads the bytes of a key or value.
 pub(crate) fn bytes(text: &str) -> anyhow::Result<Bytes> {
     let parsed = if let Some(digits) = text.strip_prefix("hex:") {
         from_hex(digits)
@@ -33,7 +37,7 @@ pub(crate) fn bytes(text: &str) -> anyhow::Result<Bytes> {
     }
 }
 
-/// A row's key.
+/// Reads the key of a row.
 pub(crate) fn row(text: &str) -> anyhow::Result<RowKey> {
     let key = RowKey::from(bytes(text)?);
     match key.check() {
@@ -48,7 +52,7 @@ pub(crate) fn row(text: &str) -> anyhow::Result<RowKey> {
     }
 }
 
-/// A column's name.
+/// Reads the name of a column.
 pub(crate) fn column(text: &str) -> anyhow::Result<Column> {
     let name = bytes(text)?;
     let length = name.len();
@@ -66,7 +70,7 @@ pub(crate) fn column(text: &str) -> anyhow::Result<Column> {
     })
 }
 
-/// A logical timestamp.
+/// Checks that a number is a logical timestamp.
 pub(crate) fn timestamp(number: u64) -> anyhow::Result<Timestamp> {
     Timestamp::new(number).ok_or_else(|| {
         Failure::usage(
@@ -76,12 +80,12 @@ pub(crate) fn timestamp(number: u64) -> anyhow::Result<Timestamp> {
     })
 }
 
-/// Bytes as text: what is not printable is escaped.
+/// Shows bytes as text. Bytes that are not printable are escaped.
 pub(crate) fn text(bytes: &Bytes) -> String {
     RowKey::from(bytes.clone()).to_string()
 }
 
-/// Bytes in JSON.
+/// Returns bytes in JSON.
 pub(crate) fn json(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => json!({ "utf8": text }),
@@ -89,7 +93,7 @@ pub(crate) fn json(bytes: &[u8]) -> Value {
     }
 }
 
-/// The text in quotes, cut off when it is long.
+/// Returns the text in quotes, cut off when it is long.
 pub(crate) fn brief(text: &str) -> String {
     if text.len() <= SHOWN_BYTES_MAX {
         return format!("{text:?}");

@@ -1,5 +1,4 @@
-//! The command `percolator` as a library: its commands, and what other programs of this project
-//! share with it.
+//! Implements the command `percolator` as a library, which other programs of this project share.
 //!
 //! ```text
 //!   cli        the tree of commands
@@ -14,11 +13,14 @@
 //!   output     data to stdout (text, tables, JSON), all else to stderr
 //!   progress   how far a command has come, on stderr
 //!   interrupt  Ctrl-C
-//!   exit       exit codes, and errors told as what, why and what next
+//!   exit       exit codes, and reports of errors: what, why and what next
 //! ```
 //!
-//! Invariants: stdout carries data alone; nothing is printed by macros that panic when the reader
-//! of a pipe has gone; no command leaves a half-made change behind, however it ends.
+//! Invariants:
+//!
+//! * Data alone goes to stdout.
+//! * No macro prints that panics when the reader of a pipe has gone.
+//! * No command leaves a half-made change behind, however it ends.
 
 mod cli;
 mod clock;

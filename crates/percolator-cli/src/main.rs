@@ -1,7 +1,7 @@
-//! The command `percolator`. Its commands are in the library.
+//! Starts the command `percolator`, which the library implements.
 
-/// Many small buffers are allocated on one thread and freed on another; with the system's allocator
-/// that alone takes a quarter of the time of `demo`.
+/// The allocator. Many small buffers are allocated on one thread and freed on another. With the
+/// system's allocator this alone takes a quarter of the time of `demo`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,8 +1,8 @@
-//! What commands print: data to stdout, all else to stderr.
+//! Prints the output of commands: data to stdout, all else to stderr.
 //!
-//! Everything is written through a locked handle, and a failed write is an error of the command, so
-//! that a reader who closes the pipe ends it quietly. What a command prints that runs here for
-//! another process goes to that process.
+//! All output goes through a locked handle. A failed write of data is an error of the command, so
+//! a reader that closes the pipe ends the command quietly. A command that this process runs for
+//! another one prints there.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -26,7 +26,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// Whether stderr is to be coloured.
+    /// Whether output on stderr is coloured.
     pub(crate) fn on_stderr(self) -> bool {
         let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty() && v != "0");
         match self {
@@ -44,21 +44,21 @@ impl Color {
 /// Where a command's output goes, and in which form.
 #[derive(Debug, Clone, Copy)]
 pub struct Out {
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     pub json: bool,
-    /// No remarks on stderr.
+    /// Print no remarks on stderr.
     pub quiet: bool,
-    /// Colours on stderr.
+    /// Use colours on stderr.
     pub color: bool,
 }
 
 impl Out {
-    /// A line of data.
+    /// Prints a line of data.
     pub fn line(self, text: &str) -> io::Result<()> {
         self.bytes(text.as_bytes())
     }
 
-    /// Data as it is, and the end of the line.
+    /// Prints data as it is, and a line end.
     pub fn bytes(self, data: &[u8]) -> io::Result<()> {
         to_stdout(&[data, b"\n"])
     }
@@ -71,34 +71,35 @@ impl Out {
         }
     }
 
-    /// A JSON document. Characters that a terminal obeys stand in it as `\u` escapes.
+    /// Prints a JSON document. Characters that a terminal would interpret are written as `\u`
+    /// escapes.
     pub fn json(self, value: &Value) -> io::Result<()> {
         self.line(&escaped(&format!("{value:#}")))
     }
 
-    /// A JSON array, one element to a line.
+    /// Begins a JSON array, with one element to a line.
     pub fn json_array(self) -> JsonArray {
         JsonArray { elements: 0 }
     }
 
-    /// A table with a line under its header and lines between its columns.
+    /// Prints a table with a line under its header and lines between its columns.
     pub fn table(self, header: &[Column], rows: Vec<Vec<String>>) -> io::Result<()> {
         self.line(&render(header, rows))
     }
 
-    /// A remark.
+    /// Prints a remark, unless the user wants none.
     pub fn note(self, text: &str) {
         if !self.quiet {
             to_stderr(format!("{text}\n").as_bytes());
         }
     }
 
-    /// A warning.
+    /// Prints a warning.
     pub fn warn(self, text: &str) {
         self.labelled("warning", "1;33", text);
     }
 
-    /// An error, with the next step.
+    /// Prints an error, with the next step.
     pub(crate) fn error(self, report: &Report) {
         self.labelled("error", "1;31", &report.what);
         if !report.help.is_empty() {
@@ -116,7 +117,7 @@ impl Out {
     }
 }
 
-/// Writes data, piece by piece, where the command's standard output goes.
+/// Writes pieces of data where the command's standard output goes.
 fn to_stdout(pieces: &[&[u8]]) -> io::Result<()> {
     if let Some(asked) = asked::current() {
         return asked.stdout(&pieces.concat());
@@ -128,7 +129,7 @@ fn to_stdout(pieces: &[&[u8]]) -> io::Result<()> {
 
 /// Writes text where the command's standard error goes.
 pub(crate) fn to_stderr(text: &[u8]) {
-    // Nobody may be listening, and a remark is not worth failing for.
+    // The reader may have gone, and a remark is not worth failing for.
     let _ = match asked::current() {
         Some(asked) => asked.stderr(text),
         None => io::stderr().lock().write_all(text),
@@ -143,12 +144,12 @@ pub struct Column {
 }
 
 impl Column {
-    /// Of words.
+    /// A column of words, aligned to the left.
     pub fn left(name: impl Into<String>) -> Self {
         Column { name: name.into(), alignment: CellAlignment::Left }
     }
 
-    /// Of numbers.
+    /// A column of numbers, aligned to the right.
     pub fn right(name: impl Into<String>) -> Self {
         Column { name: name.into(), alignment: CellAlignment::Right }
     }
@@ -189,26 +190,28 @@ impl JsonArray {
     }
 }
 
-/// Whether a terminal would obey a character rather than show it: control characters, and those
-/// that turn the direction of writing or end a line.
+/// Whether a terminal would interpret a character instead of showing it. Such are control
+/// characters, and characters that turn the direction of writing or end a line.
 fn is_obeyed(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}'..='\u{202e}')
 }
 
-/// Text from elsewhere as a terminal may get it: each character that it would obey becomes the
-/// replacement character.
+/// Makes text from elsewhere safe for a terminal. Each character that a terminal would interpret
+/// becomes the replacement character.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// JSON with all that a terminal would obey escaped, but for the line ends between values.
+/// Escapes in JSON every character that a terminal would interpret, except the line ends between
+/// values.
 fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
             '\n' => out.push(c),
-            // All of these stand in strings, and none is beyond the sixteen bits of an escape.
+            // All of these characters stand in strings, and each fits the sixteen bits of an
+            // escape.
             c if is_obeyed(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => out.push(c),
         }
@@ -216,7 +219,7 @@ fn escaped(json: &str) -> String {
     out
 }
 
-/// Thousands apart from each other: `1,234,567`.
+/// Groups the digits of a number by thousands: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

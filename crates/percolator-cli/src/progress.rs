@@ -1,4 +1,5 @@
-//! Progress on stderr: a line that moves on a terminal, and a plain line now and then elsewhere.
+//! Shows progress on stderr: as a moving line on a terminal, and as a plain line every few
+//! seconds elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -21,9 +22,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress towards `total` steps, or without a known end.
+    /// Makes a display of progress towards `total` steps, or without a known end.
     pub fn new(quiet: bool, total: Option<u64>) -> Self {
-        // A line that moves is drawn by this process alone.
+        // A moving line needs the terminal of this process; a command that runs for another
+        // process has none.
         let draws = asked::current().is_none() && std::io::stderr().is_terminal();
         let bar = (!quiet && draws).then(|| {
             let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
@@ -40,7 +42,7 @@ impl Progress {
         Progress { bar, quiet, last_line: Mutex::new(Instant::now()) }
     }
 
-    /// Says what is going on.
+    /// Shows how many steps are done, and a message.
     pub fn say(&self, done: u64, message: &str) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);

@@ -1,4 +1,4 @@
-//! The language of `percolator tx`: one command a line.
+//! Parses the language of `percolator tx`: one command on each line.
 //!
 //! ```text
 //!   # Figure 4: Bob gives Joe $7
@@ -14,8 +14,8 @@
 //!   crash                     ends the process on the spot
 //! ```
 //!
-//! The name before the colon tells transactions apart that run at the same time; without one it is
-//! the transaction that has no name.
+//! The name before the colon tells concurrent transactions apart. A line without a name belongs
+//! to the one transaction that has none.
 
 use percolator::{Bytes, Column, RowKey};
 
@@ -25,13 +25,13 @@ use crate::keys;
 /// One line of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub(crate) number: usize,
-    /// The transaction's name; empty for the one without.
+    /// The name of the transaction; empty if it has none.
     pub(crate) name: String,
     /// The command as it was written.
     pub(crate) text: String,
-    /// What to do.
+    /// The parsed command.
     pub(crate) step: Step,
 }
 
@@ -46,23 +46,23 @@ pub(crate) enum Step {
     Set(RowKey, Column, Bytes),
     /// Deletes a cell.
     Delete(RowKey, Column),
-    /// Reads the rows that begin so.
+    /// Reads the rows with this prefix.
     Scan(RowKey),
-    /// All phases of commit.
+    /// Commits, with all phases.
     Commit,
-    /// Forgets the transaction.
+    /// Ends the transaction without a commit.
     Abort,
-    /// Phase one of commit.
+    /// Runs phase one of commit.
     Prewrite,
-    /// The commit point.
+    /// Commits the primary: the commit point.
     CommitPrimary,
-    /// The rest of commit.
+    /// Commits the secondaries.
     CommitSecondaries,
     /// Ends the process without any cleanup.
     Crash,
 }
 
-/// Reads a whole script, so that nothing of a malformed one is run.
+/// Parses a whole script. A malformed script is refused before any line of it runs.
 pub(crate) fn parse(script: &str) -> anyhow::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (i, text) in script.lines().enumerate() {
@@ -78,7 +78,7 @@ pub(crate) fn parse(script: &str) -> anyhow::Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// `t1: begin` is the command `begin` of the transaction `t1`.
+/// Splits off the name: `t1: begin` is the command `begin` of the transaction `t1`.
 fn split_name(text: &str) -> (&str, &str) {
     let first = text.split_whitespace().next().unwrap_or_default();
     match first.strip_suffix(':') {
@@ -140,7 +140,7 @@ fn malformed(command: &str, help: &str) -> anyhow::Error {
     Failure::usage(format!("cannot read {}", keys::brief(command)), help)
 }
 
-/// The first word, and what follows it.
+/// Returns the first word, and the text after it.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     match text.split_once(char::is_whitespace) {

@@ -1,4 +1,4 @@
-//! Opening the store that a command works on.
+//! Opens the store that a command works on, and closes it at the end of the command.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ use crate::owner::listen::{self, Listener};
 /// How long a command waits at its end for what goes on in the background.
 pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(10);
 
-/// How long a command tries to open a directory that another process has open, and how often: that
-/// process may be about to end, or to listen.
+/// How long, and how often, a command tries to open a directory that another process has open.
+/// That process may be about to end, or about to listen.
 #[cfg(unix)]
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 #[cfg(unix)]
@@ -104,7 +104,7 @@ pub(crate) struct StoreArgs {
     /// Bytes of the cache of an embedded store, where the command wants another than the default.
     #[arg(skip)]
     cache_bytes: Option<u64>,
-    /// What is called after each event.
+    /// The watcher that receives the client's events.
     #[arg(skip)]
     watch: Option<Arc<dyn Watch>>,
 }
@@ -265,7 +265,7 @@ pub(crate) async fn connect(
     Ok(opened(Percolator::connect(store, cluster).await?))
 }
 
-/// What this process has opened.
+/// The databases and listeners that this process has opened.
 #[derive(Default)]
 struct Opened {
     databases: Vec<Percolator>,

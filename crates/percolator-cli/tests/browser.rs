@@ -1,6 +1,7 @@
-//! The console in a real browser: starts a web index that a load is filling and an empty database,
-//! each with a console, and runs `tests/browser/console.test.mjs` on them (Playwright, the system's
-//! Chromium). Says SKIPPED where node, Chromium or the packages are not installed:
+//! Tests the console in a real browser. Starts a web index that a load is filling and an empty
+//! database, each with a console. Runs `tests/browser/console.test.mjs` on them, with Playwright
+//! and the system's Chromium. Prints SKIPPED where node, Chromium or the packages are not
+//! installed:
 //!
 //! ```text
 //! npm ci --prefix crates/percolator-cli/tests/browser
@@ -89,8 +90,8 @@ fn write_pages(dir: &Path) {
     std::fs::write(dir.join("hostile.html"), page).unwrap();
 }
 
-/// Answers `/change`, which writes the cell that the inspectors watch, and `/break`, which has an
-/// observer give up on a cell whose cause is mended then.
+/// Answers `/change` and `/break`. `/change` writes the cell that the inspectors watch. `/break`
+/// makes an observer give up on a cell, and then mends the cause.
 async fn control(listener: TcpListener, db: Percolator, live: Table, mended: Arc<AtomicBool>) {
     let writes = AtomicUsize::new(0);
     while let Ok((mut stream, _)) = listener.accept().await {

@@ -1,5 +1,5 @@
-//! `percolator check`: a sound store passes, damage is named with exit status 3, and `--repair`
-//! saves what can be saved.
+//! Tests `percolator check`: a sound store passes, damage is named with exit status 3, and
+//! `--repair` saves what can be saved.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -24,7 +24,7 @@ fn text(output: &Output) -> String {
     )
 }
 
-/// A store of forty rows, each by a transaction of its own.
+/// Makes a store of forty rows, each written by its own transaction.
 fn store() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("S");
@@ -72,7 +72,8 @@ fn a_sound_store_passes() {
 fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     let (dir, data) = store();
     flip(&data);
-    // No command reads it as if nothing were wrong, and the second says what the first said.
+    // No command reads the damaged store as if it were sound, and the second attempt reports the
+    // same as the first.
     for _ in 0..2 {
         let refused = rows(&data);
         assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
@@ -89,7 +90,7 @@ fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     let repaired = percolator(&arguments);
     assert_eq!(repaired.status.code(), Some(0), "{}", text(&repaired));
     assert!(text(&repaired).contains("dropped: "), "{}", text(&repaired));
-    // One batch is lost, which is one transaction here, or a record of the database's own.
+    // One batch is lost: one transaction of this test, or one record of the database's own.
     let saved = rows(&new);
     let saved_rows = String::from_utf8_lossy(&saved.stdout).lines().count();
     assert!(saved_rows + 1 >= ROWS, "{saved_rows} rows: {}", text(&saved));
@@ -104,8 +105,8 @@ fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     assert!(moments.contains("\"timestamp\":10995"), "2^40 and a little: {moments}");
 }
 
-/// The engine's list of keyspaces, or a keyspace's manifest: without it nothing can be opened, and
-/// nothing is lost.
+/// The engine's list of keyspaces or the manifest of a keyspace is lost. Without them the store
+/// cannot be opened, but they hold no data, so nothing is lost.
 #[test]
 fn a_lost_list_of_keyspaces_and_a_lost_manifest_are_repaired() {
     let (dir, data) = store();
@@ -126,7 +127,8 @@ fn a_lost_list_of_keyspaces_and_a_lost_manifest_are_repaired() {
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));
 }
 
-/// The oracle's record of a cluster is in a table of its server, and is raised there.
+/// In a cluster the oracle's record is in a table of the table server. The repair raises the
+/// record there.
 #[test]
 fn a_table_servers_store_is_repaired_with_the_record_of_its_oracles() {
     let dir = tempfile::tempdir().unwrap();
@@ -163,7 +165,7 @@ fn a_table_servers_store_is_repaired_with_the_record_of_its_oracles() {
     run(&["cluster", "down", "--data", cluster]);
 }
 
-/// Ends a cluster, however its test ends.
+/// Ends a cluster when the test ends, also if the test fails.
 struct Down(String);
 
 impl Drop for Down {

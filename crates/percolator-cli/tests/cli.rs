@@ -1,4 +1,5 @@
-//! The command as people and scripts meet it: what it prints, where, and with which exit status.
+//! Tests the command as people and scripts use it: the output, where it goes, and the exit
+//! status.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -22,7 +23,7 @@ fn gc_drops_what_was_overwritten_and_says_how_far() {
     }
     let status = run(&["gc", "status", "--json", "--data", data]).with(0).json();
     assert_eq!((&status["safe_point"], &status["last_round"]), (&json!(0), &Value::Null));
-    // Everything is younger than the retention.
+    // All versions are younger than the retention.
     let kept = run(&["gc", "run", "--json", "--data", data]).with(0).json();
     assert_eq!(kept["counts"]["writes"], 0);
     let ran = run(&["gc", "run", "--retention", "0s", "--json", "--data", data]).with(0).json();
@@ -38,7 +39,7 @@ fn gc_drops_what_was_overwritten_and_says_how_far() {
     );
     assert_eq!(run(&["get", "Bob", "bal", "--data", data]).with(0).stdout, "7\n");
     run(&["get", "Bob", "bal", "--at", "3", "--data", data]).refused(2, "safe point", "--at");
-    // The lock that a crash left is resolved, and goes with its tomb.
+    // The collection resolves the lock that a crash left, and drops its rollback record.
     let crash = shell.dir.path().join("crash");
     std::fs::write(&crash, "begin\nset Bob bal 1\nprewrite\ncrash\n").unwrap();
     run(&["tx", crash.to_str().unwrap(), "--data", data]);
@@ -194,7 +195,8 @@ const BOB_ROLLED_BACK: &str = "\
 
 #[test]
 fn figure_4_a_transfer() {
-    // Another process begins at the next window of timestamps, so one script does it all.
+    // A second process would begin at the next window of timestamps, so one script does all
+    // steps.
     let shell = Shell::new();
     let ran = shell.tx(&[], &format!("{SEED}{TRANSFER}commit\n")).with(0);
     assert!(ran.stdout.ends_with("set Joe bal $9 -> ok\ncommit -> committed @ 8\n"));
@@ -431,7 +433,7 @@ fn what_was_set_aside_is_named_and_brought_back() {
     assert_eq!(shell.run(&["observers", "ls", "--json"]).with(0).json(), json!([]));
 }
 
-/// An oracle process, and the address it tells.
+/// Starts an oracle process, and returns it with the address that it prints.
 fn serve(shell: &Shell) -> (std::process::Child, percolator_rpc::Address) {
     use std::io::BufRead;
 
@@ -443,7 +445,8 @@ fn serve(shell: &Shell) -> (std::process::Child, percolator_rpc::Address) {
     (child, told["address"].as_str().unwrap().parse().unwrap())
 }
 
-/// H40, H41: killed or stopped, whoever serves next does so above all that was served before.
+/// An oracle process that was killed or stopped is followed by one that issues only higher
+/// timestamps (H40, H41).
 #[test]
 fn oracle_processes_that_follow_one_another_never_go_back() {
     use percolator::cluster::Oracle;
@@ -544,8 +547,7 @@ fn serve_table_says_where_it_listens_and_ends_when_asked_to() {
 
 // ---- Serving ------------------------------------------------------------------------------------
 
-/// A server that could be reached from elsewhere wants certificates, or to be told that it need
-/// none.
+/// A server that other machines can reach needs certificates, or the option to do without.
 #[test]
 fn servers_refuse_plain_text_beyond_this_machine_and_files_that_are_no_certificates() {
     let shell = Shell::new();

@@ -1,4 +1,4 @@
-//! A cluster of local processes, as people start, look at, break and end it.
+//! Tests a cluster of local processes: starting, looking at, breaking and ending it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -60,7 +60,7 @@ impl Cluster {
         run(&args)
     }
 
-    /// A script of transactions that ends with this status, whatever it leaves.
+    /// Runs a script of transactions, which must end with this status.
     #[track_caller]
     fn tx(&self, script: &str, status: i32) -> Ran {
         let file = self.dir.path().join("script");
@@ -68,7 +68,7 @@ impl Cluster {
         self.on(&["tx", file.to_str().unwrap()]).with(status)
     }
 
-    /// A command that works on the cluster.
+    /// Runs a command on the cluster.
     fn on(&self, args: &[&str]) -> Ran {
         let config = self.data().join("percolator.toml");
         run(&[args, &["--config", config.to_str().unwrap()]].concat())
@@ -109,8 +109,8 @@ fn a_cluster_is_started_loaded_broken_mended_and_ended() {
     cluster.on(&["webindex", "load", site, "--base", base]).with(0);
     cluster.on(&["set", "Bob", "bal", "10", "--table", "accounts"]).with(0);
 
-    // Whoever was killed is seen, and comes back with the next `up`, with everything that was
-    // there.
+    // `status` reports a process that was killed. The next `up` starts it again, with all its
+    // data.
     kill_nine(&cluster.data().join("run/table"));
     assert_eq!(cluster.status()["well"], Value::from(false));
     cluster.cluster("status", &[]).with(1);
@@ -122,7 +122,7 @@ fn a_cluster_is_started_loaded_broken_mended_and_ended() {
     assert!(cluster.on(&["webindex", "search", "fish"]).with(0).stdout.contains("Cod"));
     cluster.on(&["webindex", "verify"]).with(0);
 
-    // What a running cluster cannot become is refused.
+    // Changes that a running cluster cannot make are refused.
     cluster.cluster("up", &["--store", "bigtable://h:1/p/i"]).refused(2, "neither can be changed");
     cluster.cluster("up", &["--workers", "0"]).refused(2, "worker-1 runs");
     cluster.cluster("up", &["--durability", "sync"]).refused(2, "table runs without");
@@ -130,11 +130,11 @@ fn a_cluster_is_started_loaded_broken_mended_and_ended() {
     cluster.cluster("down", &[]).with(0);
     let states: Vec<Value> = cluster.status()["processes"].as_array().unwrap().clone();
     assert!(states.iter().all(|process| process["pid"].is_null()), "{states:?}");
-    // Ending it again is no error.
+    // Ending the cluster again is no error.
     cluster.cluster("down", &[]).with(0);
 }
 
-/// A commit answers before its secondaries are committed; the command ends after them.
+/// `commit` returns before its secondaries are committed; the command ends only afterwards.
 #[test]
 fn a_script_leaves_no_lock_behind_however_it_ends() {
     let cluster = Cluster { dir: tempfile::tempdir().unwrap() };
@@ -163,7 +163,7 @@ fn a_script_leaves_no_lock_behind_however_it_ends() {
             assert_eq!(found.stdout, format!("{value}\n"), "{row} after {end}");
         }
     }
-    // The steps of a commit are there to leave locks: so these would be seen.
+    // A check that locks would be found: the single steps of a commit leave some.
     cluster.tx("begin\nset row-000 bal 7\nprewrite\ncrash\n", 0);
     let locks = cluster.on(&["locks", "ls", "--json"]).with(0);
     assert!(locks.stdout.contains("row-000"), "{}", locks.stdout);
@@ -187,7 +187,7 @@ fn what_cannot_be_reached_or_is_not_named_is_reported() {
     run(&["get", "Bob", "bal", "--config", config, "--data", data]).refused(2, "two stores");
     run(&["serve", "oracle", "--listen", "127.0.0.1:0"]).refused(2, "no store is named");
     run(&["serve", "oracle", "--store", "127.0.0.1:1"]).refused(2, "--store");
-    // A mistake leaves nothing behind that would be in the way later.
+    // A mistake leaves nothing behind that would hinder the next command.
     let new = dir.path().join("new");
     run(&["cluster", "up", "--data", new.to_str().unwrap(), "--locks", "x"]).refused(2, "no lock");
     assert!(!new.exists());
@@ -195,7 +195,8 @@ fn what_cannot_be_reached_or_is_not_named_is_reported() {
     run(&["cluster", "up", "--data", data]).refused(2, "something else than a cluster");
 }
 
-/// Nobody listens there: refused within the client's patience, not waited for without end.
+/// No process listens at the address. The command must fail within the client's patience instead
+/// of waiting for ever.
 #[test]
 fn a_store_that_is_not_there_is_reported_soon() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The commands of those who operate a store, as people and scripts meet them.
+//! Tests the commands for operators of a store.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use shell::{Shell, observed};
 
-/// Bob has $10, and a transfer to Joe stopped between its two phases, or after the commit point.
+/// Bob has $10. A transfer to Joe has stopped between its two phases, or after the commit point.
 fn stopped(shell: &Shell, step: &str) {
     let seed = "begin\nset Bob bal $10\nset Joe bal $2\ncommit\n";
     let transfer = "begin\nset Bob bal $3\nset Joe bal $9\nprewrite\n";
@@ -32,7 +32,7 @@ fn a_cell_is_explained() {
     assert_eq!((&reader["value"], &reader["commit_ts"]), (&json!({ "utf8": "$2" }), &json!(2)));
     assert_eq!(json["explained"]["lines"][0]["kind"], "lock_roll_forward");
     assert_eq!(json["moments"].as_array().unwrap().len(), 3);
-    // Nothing was resolved by it.
+    // The explanation has resolved no lock.
     assert_eq!(shell.run(&["locks", "ls", "--json"]).with(0).json().as_array().unwrap().len(), 1);
     let at = ["cell", "Joe", "bal", "--explain", "--at", "99999999"];
     assert!(shell.run(&at).with(0).stdout.contains("was not issued yet"));
@@ -53,7 +53,7 @@ fn locks_are_resolved_by_hand() {
     let joe = shell.run(&joe).with(0).json();
     assert_eq!((joe.as_array().unwrap().len(), &joe[0]["end"]["kind"]), (1, &json!("rolled_back")));
     assert_eq!(joe[0]["cell"]["row"], json!({ "utf8": "Joe" }));
-    // Its primary went with it.
+    // The primary lock was removed together with the secondary.
     assert_eq!(shell.run(&["locks", "ls", "--json"]).with(0).json(), json!([]));
     assert_eq!(shell.run(&["get", "Bob", "bal"]).with(0).stdout, "$10\n");
 }
@@ -110,7 +110,7 @@ fn what_an_observer_fails_at_is_listed_and_skipped() {
     assert_eq!(skipped, json!({ "matched": 1, "skipped": 1 }));
     assert_eq!(failing(&[]), json!([]));
     observers(&["skip", "parse", "--yes"]).refused(1, "nothing of parse", "observers failing");
-    // It is acknowledged, and the next worker clears its notification.
+    // The change is acknowledged, and the next worker clears its notification.
     let words = ["cell", "a", "doc:text", "--table", "docs", "--explain"];
     let cell = shell.run(&words).with(0).stdout;
     assert!(cell.contains("parse @ ") && cell.contains("has acknowledged"), "{cell}");

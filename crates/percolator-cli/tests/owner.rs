@@ -1,4 +1,4 @@
-//! Commands on a directory that another process has open: that process runs them.
+//! Tests commands on a directory that another process has open: that process runs them.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]

@@ -1,4 +1,4 @@
-//! `percolator webindex search`: what it prints, and that it needs nothing but the search index.
+//! Tests `percolator webindex search`: its output, and that it needs only the search index.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,7 +28,7 @@ fn text(output: &Output, status: i32) -> String {
     format!("{stdout}{stderr}")
 }
 
-/// A store with an index of twelve pages, one of them hostile.
+/// Makes a store with an index of twelve pages, one of them hostile.
 fn store() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let (site, data) = (dir.path().join("site"), dir.path().join("data"));
@@ -37,7 +37,7 @@ fn store() -> (TempDir, PathBuf) {
         let page = format!("<title>Page {n}</title><p>A cod, the number {n}.");
         fs::write(site.join(format!("p{n}.html")), page).unwrap();
     }
-    // Mostly text, or it would be taken for binary data.
+    // The page is mostly text; otherwise the loader would take it for binary data.
     let (head, filler) = ("<meta charset=utf-8>", "and other fish ".repeat(20));
     let link = format!("<a href=p1.html>{HOSTILE}</a>");
     let page = format!("{head}<title>{HOSTILE}</title><p>ling {HOSTILE} {filler} {link}");
@@ -88,7 +88,7 @@ fn a_search_goes_on_while_another_process_has_the_store() {
 fn a_search_index_that_is_gone_or_old_is_made_anew_by_the_next_search() {
     let (_dir, data) = store();
     let search = ["webindex", "search", "cod", "--limit", "20"];
-    // Pages that match alike come in any order.
+    // Pages that match equally well come in any order.
     let found = || {
         let shown = text(&percolator(&search, &data), 0);
         let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();

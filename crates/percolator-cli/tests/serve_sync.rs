@@ -1,5 +1,5 @@
-//! `percolator serve table` on a disk whose syncs fail: it goes on where it can find out what the
-//! disk holds, and ends with exit status 7 where it cannot.
+//! Tests `percolator serve table` on a disk whose syncs fail. The server goes on if it can find
+//! out what the disk holds. Otherwise it ends with exit status 7.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
@@ -48,7 +48,7 @@ impl Server {
         store.open_table("t", &TableSchema { groups }).await.unwrap()
     }
 
-    /// Waits for its end.
+    /// Waits until the server has ended.
     fn ends(&mut self) -> ExitStatus {
         let begun = Instant::now();
         loop {
@@ -63,13 +63,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Writes a row on a condition, which the client sends once.
+/// Writes a row with a conditional mutation, which the client sends only once.
 async fn write(table: &dyn Table, row: usize) -> Result<(), Error> {
     let cell = Mutation::set(FAMILY, "q", Timestamp::new(1).unwrap(), format!("value {row}"));
     let request = bigtable::ConditionalMutation {
@@ -99,8 +99,8 @@ async fn a_server_survives_a_sync_that_fails_and_ends_with_7_when_none_succeeds(
     }
 
     disk.fail_once(".jnl");
-    // The server knows that it is not applied, and the client may not: it sends such a request
-    // once.
+    // The server knows that the request was not applied. The client may not know, because it
+    // sends such a request only once.
     let error = write(&*table, 20).await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. } | Error::Unavailable { .. }), "{error}");
     assert!(!disk.is_armed(), "a sync has failed");
@@ -120,7 +120,7 @@ async fn a_server_survives_a_sync_that_fails_and_ends_with_7_when_none_succeeds(
     assert_eq!(server.ends().code(), Some(7));
     drop((table, server));
 
-    // Its disk is well again.
+    // The disk works again.
     let server = Server::start(&data, None);
     let table = server.table().await;
     for row in (0..20).chain(21..40) {

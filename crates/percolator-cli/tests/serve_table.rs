@@ -1,6 +1,5 @@
-//! `percolator serve table` as its users meet it: Google's `cbt` and Google's client for Python at
-//! work on it, and kill -9 in between. Who does not have these programs is told that a test was
-//! left out.
+//! Tests `percolator serve table` with Google's `cbt` and Google's client for Python, and kill -9
+//! in between. A test prints SKIPPED where these programs are not installed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -8,7 +7,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// The server in a process of its own. Killed, as kill -9 does, when it is dropped.
+/// The server in a process of its own, which is killed with kill -9 when this value is dropped.
 struct Server {
     child: Child,
     address: String,
@@ -56,7 +55,7 @@ impl Drop for Server {
 }
 
 fn skipped(what: &str) {
-    // The macros' output is kept from whoever watches.
+    // The test harness captures the output of print macros, so this line goes to stderr directly.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what} is not installed");
 }
 

@@ -1,4 +1,4 @@
-//! `webindex` on small sites: what loading, removing and generating print, and their exit status.
+//! Tests `webindex` on small sites: output and exit status of loading, removing and generating.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A site, and a store that it is loaded into.
+/// A site, and the store that it is loaded into.
 struct Shell {
     dir: TempDir,
 }
 
-/// What a run printed, and its exit status.
+/// The output of a run, and its exit status.
 struct Ran {
     stdout: String,
     stderr: String,
@@ -39,7 +39,7 @@ impl Ran {
 }
 
 impl Shell {
-    /// A store with a site of twenty pages.
+    /// Makes a site of twenty pages, and loads it into a store.
     fn new() -> Self {
         let shell = Shell { dir: tempfile::tempdir().unwrap() };
         std::fs::create_dir(shell.path("site")).unwrap();

@@ -1,4 +1,5 @@
-// The API: the token, requests, and polling that waits for each answer before it asks again.
+// Talks to the API: keeps the token, sends requests, and polls, waiting for each answer before
+// the next request.
 import { useEffect, useRef, useState } from './vendor/preact.js';
 
 const KEY = 'percolator-token';

@@ -1,5 +1,5 @@
-// The console: its pages, by the URL's fragment. Keys of rows stand in the fragment alone, which no
-// browser sends and no proxy logs.
+// Shows the pages of the console, by the fragment of the URL. Row keys appear only in the
+// fragment, which no browser sends and no proxy logs.
 import { html, render, useEffect, useState } from './vendor/preact.js';
 import { route, setToken, takeToken, usePoll } from './api.js';
 import { Cell } from './cell.js';

@@ -1,4 +1,4 @@
-// A cell: Figure 4 of the paper for any cell, live; and the way there, by table and row.
+// Shows one cell, live, as in Figure 4 of the paper; and finds a cell by table and row.
 import { html, useState } from './vendor/preact.js';
 import { route, usePoll } from './api.js';
 import { CellLink, Key, Oops, Rows, Value, age, cellHref, keyText, num } from './parts.js';
@@ -47,7 +47,7 @@ function Reader({ of }) {
 function Live({ cell }) {
   const [at, setAt] = useState('');
   const path = (last) => route('cell', { ...cell, at, since: last && last.version });
-  // The server holds the answer until the cell changes, or for two seconds.
+  // The server delays its answer until the cell changes, for at most two seconds.
   const { data, error } = usePoll(path, 100);
   if (error && !data) return html`<${Oops} error=${error} />`;
   if (!data) return html`<p class="dim">looking…</p>`;

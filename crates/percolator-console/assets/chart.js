@@ -1,11 +1,11 @@
-// Charts of the last fifteen minutes, with uPlot; each has its figures as a table for those who do
-// not see it.
+// Draws charts of the last fifteen minutes, with uPlot. Each chart has its figures as a table,
+// too, for readers who do not see it.
 import { html, useEffect, useRef } from './vendor/preact.js';
 import { ms, num } from './parts.js';
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** The colours are told apart by the colour-blind; lines also differ in their dashes. */
+/** Colours that colour-blind readers can distinguish. The lines also differ in their dashes. */
 const COLOURS = ['--line1', '--line2', '--line3'];
 const DASHES = [[], [6, 3], [2, 3]];
 

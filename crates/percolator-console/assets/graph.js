@@ -1,5 +1,5 @@
-// The graph of columns and observers, drawn in layers: longest path, then two passes that move each
-// node to the middle of its neighbours. Edges that go back are dashed.
+// Draws the graph of columns and observers in layers by longest path. Four passes move each node
+// to the middle of its neighbours. Edges that go back are dashed.
 import { html } from './vendor/preact.js';
 import { num } from './parts.js';
 
@@ -28,7 +28,7 @@ function forward(nodes, edges) {
   return kept;
 }
 
-/** Where each node is: its layer, and its place in the layer. */
+/** The position of each node: its layer, and its place in the layer. */
 export function layout(nodes, edges) {
   const kept = forward(nodes, edges);
   const layer = new Map(nodes.map((node) => [node.id, 0]));

@@ -1,4 +1,4 @@
-// The paper's Figure 4 to play with: two clients, two accounts, and a crash wherever one likes.
+// Plays the paper's Figure 4: two clients, two accounts, and a crash between any two steps.
 import { html, useEffect, useState } from './vendor/preact.js';
 import { post } from './api.js';
 import { Figure4 } from './cell.js';
@@ -6,7 +6,7 @@ import { Oops } from './parts.js';
 
 const ROWS = ['Bob', 'Joe'];
 
-/** What a client may do next, by how far it is. */
+/** The next steps of a client, by the stage of its transaction. */
 const STEPS = {
   none: [['begin', 'begin']],
   open: [['get', 'get Bob'], ['set', 'move $7 from Bob to Joe'], ['prewrite', 'prewrite']],
@@ -31,7 +31,7 @@ export function Learn() {
       return answer;
     } catch (problem) {
       setError(problem);
-      // Its session has ended.
+      // Status 410: the session of this client has ended.
       if (problem.status === 410) setClients((old) => old.filter((c) => c.session !== body.session));
       return null;
     }

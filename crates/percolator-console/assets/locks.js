@@ -1,4 +1,4 @@
-// Locks that are held, and cells where transactions get in each other's way.
+// Shows held locks, and cells where transactions conflict or wait.
 import { html, useState } from './vendor/preact.js';
 import { post, route, usePoll } from './api.js';
 import { CellLink, Oops, Rows, Sure, age, ms, num, time } from './parts.js';

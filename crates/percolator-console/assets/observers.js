@@ -1,10 +1,10 @@
-// Observers: the graph, each observer in numbers, and the cells that they fail on.
+// Shows observers: the graph, the counts of each, and the cells that they fail on.
 import { html, useState } from './vendor/preact.js';
 import { post, route, usePoll } from './api.js';
 import { Graph } from './graph.js';
 import { CellLink, Key, Oops, Rows, Sure, age, ms, num, secs } from './parts.js';
 
-/** The observer that is at work most of its time, if its changes wait. */
+/** Of the observers whose changes wait, the one that works the largest share of its time. */
 function bottleneck(observers) {
   const waiting = (observers || []).filter((o) => (o.backlog || 0) > 0);
   waiting.sort((a, b) => b.busy - a.busy || b.backlog - a.backlog);
@@ -37,7 +37,7 @@ const FAILURES = [
   ['error', 'wide', (f) => html`<span class="error">${f.error}</span>`],
 ];
 
-/** Pauses an observer, or has it run again. */
+/** Pauses or resumes an observer. */
 function Pause({ of, again }) {
   const [error, setError] = useState(null);
   const act = async () => {

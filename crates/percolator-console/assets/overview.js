@@ -1,4 +1,4 @@
-// The overview: one sentence, the numbers of now, fifteen minutes of charts, and advice.
+// Shows the overview: one sentence, the present rates, fifteen minutes of charts, and advice.
 import { html } from './vendor/preact.js';
 import { route, usePoll } from './api.js';
 import { Chart } from './chart.js';

@@ -1,4 +1,4 @@
-// Small parts that all pages use: keys, values, ages, tables, errors.
+// Defines small parts that all pages use: keys, values, ages, tables, errors.
 import { html, useState } from './vendor/preact.js';
 
 /** A number as people read it. */
@@ -102,8 +102,8 @@ export function Tile({ name, value, unit, note, href }) {
 }
 
 /**
- * A button that asks "really?" with the number of things before it acts. `after` is given what came of
- * it, and shows that: there may be nothing left for this button to do.
+ * A button that shows how many things it would change, and asks before it acts. `after` gets the
+ * outcome and shows it: the button itself may have nothing left to do, and vanish.
  */
 export function Sure({ label, count, act, after }) {
   const [stage, setStage] = useState(null);

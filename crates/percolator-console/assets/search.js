@@ -1,4 +1,4 @@
-// The application's search: the web index.
+// Shows the search of the application, the web index.
 import { html, useEffect, useState } from './vendor/preact.js';
 import { get, route, usePoll } from './api.js';
 import { Oops, num } from './parts.js';
@@ -20,7 +20,7 @@ function Marked({ text, ranges }) {
   return parts;
 }
 
-/** A link out: http and https alone, and the other side learns nothing of us. */
+/** An external link: http and https only. The other site does not learn where the visitor came from. */
 function Out({ url, children }) {
   if (!/^https?:\/\//.test(url)) return html`<span>${children}</span>`;
   return html`<a href=${url} rel="noopener noreferrer nofollow" target="_blank">${children}</a>`;
@@ -68,7 +68,7 @@ function Page({ url }) {
 function Stats() {
   const [stats, setStats] = useState(null);
   const [error, setError] = useState(null);
-  // Counting goes by every page: once is enough.
+  // Counting reads every page, so it runs only when the visitor asks.
   const count = () => get(route('app/stats')).then(({ body }) => setStats(body), setError);
   useEffect(() => setStats(null), []);
   if (error) return html`<${Oops} error=${error} />`;

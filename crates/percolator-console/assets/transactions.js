@@ -1,9 +1,9 @@
-// Transactions by name, and the slowest, the failed and some of the rest.
+// Shows transactions by name, and single ones: the slowest, the failed, and a sample of the rest.
 import { html, useState } from './vendor/preact.js';
 import { route, usePoll } from './api.js';
 import { CellLink, Oops, Rows, ms, num, time } from './parts.js';
 
-/** How the time of a transaction divides, as a bar. */
+/** The phases of a transaction as a bar. */
 function Phases({ of }) {
   const parts = [['work', of.work_ms], ['prewrite', of.prewrite_ms], ['commit', of.commit_ms]];
   const total = Math.max(of.total_ms, 1e-6);

@@ -1,11 +1,11 @@
-//! Names of cells, as the recorder keeps them and the API writes them.
+//! Converts keys and names of cells between the recorder, the API and requests.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use percolator::{Bytes, Column, RowKey};
 use serde::{Deserialize, Serialize};
 
-/// A key, a column or a value: text where it is UTF-8 without control characters, else base64.
+/// A key, a column or a value: as text if it is UTF-8 without control characters, else as base64.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Key {
@@ -18,7 +18,7 @@ pub(crate) enum Key {
 impl Key {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
-            // Text that begins like base64 would be read as base64 when it comes back.
+            // Text with the prefix `b64:` would be parsed as base64 when a request returns it.
             Ok(text)
                 if !text.starts_with("b64:")
                     && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') =>
@@ -30,7 +30,7 @@ impl Key {
     }
 }
 
-/// A cell by its names, owned.
+/// A cell by its names, which this value owns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) table: Box<str>,
@@ -66,7 +66,7 @@ pub(crate) fn cell_dto(table: &str, row: &RowKey, column: &Column) -> CellDto {
     }
 }
 
-/// Reads a key of a request: text as it is, or `b64:` and base64.
+/// Parses a key in a request: plain text, or `b64:` and base64.
 pub(crate) fn parse_key(given: &str) -> Result<Bytes, String> {
     match given.strip_prefix("b64:") {
         None => Ok(Bytes::copy_from_slice(given.as_bytes())),

@@ -1,4 +1,4 @@
-//! The console of a database: its settings, and listening.
+//! Defines the console of a database: its settings, and how it listens.
 
 use std::io;
 use std::net::SocketAddr;
@@ -238,8 +238,8 @@ impl Console {
         self
     }
 
-    /// One more name under which the console is reached, with its port if that is not the default
-    /// one: the name of a proxy. Requests under any other name are refused.
+    /// Another name under which the console is reached, such as that of a proxy. It needs its
+    /// port unless that is the default one. Requests under any other name are refused.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());

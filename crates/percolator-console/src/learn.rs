@@ -1,10 +1,10 @@
-//! The paper's Figure 4 to play with: a few accounts on the live store, and clients that a visitor
-//! can crash between any two steps of a commit.
+//! Runs the sessions of the Figure 4 page. The page has a few accounts in a table of the live
+//! store. A visitor can crash a client between any two steps of its commit.
 //!
-//! Each session is a client of its own, with a liveness token. *Crash* drops that client in the
-//! middle: its locks stay, its token goes, and the next reader decides. Sessions are few. They end
-//! when nobody has touched them for a minute, because an open transaction holds garbage collection
-//! back.
+//! Each session is a client of its own, with a liveness token. *Crash* drops that client between
+//! two steps. Its locks stay, its token goes, and the next reader resolves the locks. An open
+//! transaction holds garbage collection back. So there are few sessions, and a session ends when
+//! it has taken no step for a minute.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,11 +20,11 @@ use tokio::sync::Mutex as AsyncMutex;
 pub(crate) const TABLE: &str = "percolator-learn";
 /// The column of an account's balance, as in the paper.
 pub(crate) const BALANCE: Column = Column::literal("bal");
-/// How many sessions there are at a time.
+/// The most sessions at a time.
 const SESSIONS_MAX: usize = 8;
-/// How long a session lives untouched.
+/// How long a session lives without a step.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long a client waits for another one's lock.
+/// How long a client waits for a lock of another one.
 const READ_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A step of a transaction.
@@ -40,7 +40,7 @@ pub(crate) enum Step {
     Crash,
 }
 
-/// A client, and how far its transaction is.
+/// A client, and the stage of its transaction.
 struct Session {
     db: Percolator,
     at: Stage,
@@ -62,7 +62,8 @@ pub(crate) struct Sessions {
 
 #[derive(Default)]
 struct Inner {
-    /// Each has a lock of its own: a client that waits for another one's lock holds nobody up.
+    /// Each session has a mutex of its own. A client that waits for a lock in the store thus
+    /// delays no other session.
     sessions: BTreeMap<u64, Arc<AsyncMutex<Session>>>,
     next: u64,
 }
@@ -93,14 +94,15 @@ impl Sessions {
         Sessions { db, all: Mutex::default() }
     }
 
-    /// Ends the sessions that nobody has touched for a minute. One that takes a step stays.
+    /// Ends the sessions that have taken no step for a minute. A session in the middle of a step
+    /// stays.
     pub(crate) fn expire(&self) {
         locked(&self.all).sessions.retain(|_, session| {
             session.try_lock().map_or(true, |session| session.touched.elapsed() < IDLE_MAX)
         });
     }
 
-    /// Begins a session: another client, as a process of its own would be.
+    /// Begins a session: a new client, like that of another process.
     pub(crate) async fn begin(&self) -> std::result::Result<u64, LearnError> {
         self.expire();
         let options = Options { read_wait_max: READ_WAIT_MAX, ..self.db.options().clone() };
@@ -116,15 +118,15 @@ impl Sessions {
         Ok(id)
     }
 
-    /// Takes a step, and says what came of it.
+    /// Takes a step, and returns its outcome in words.
     pub(crate) async fn step(
         &self,
         id: u64,
         step: Step,
     ) -> std::result::Result<String, LearnError> {
         if step == Step::Crash {
-            // Dropping is what a crash does: locks stay, and the liveness token goes. A step that
-            // is being taken goes on to its end first.
+            // Dropping the client is a crash: locks stay, and the liveness token goes. A step in
+            // progress still runs to its end.
             let crashed = locked(&self.all).sessions.remove(&id).ok_or(LearnError::Ended(id))?;
             drop(crashed);
             return Ok("crashed: its locks stay, and its liveness token is gone".to_owned());
@@ -140,7 +142,7 @@ impl Sessions {
     }
 }
 
-/// A row of the table; the name is the visitor's.
+/// Checks the name of a row, which the visitor has chosen.
 fn row_of(row: &str) -> std::result::Result<String, LearnError> {
     let fits = (1..=32).contains(&row.len()) && row.bytes().all(|b| b.is_ascii_alphanumeric());
     if fits {
@@ -218,8 +220,8 @@ async fn read_or_write(
     }
 }
 
-/// The rows of the table and the timestamp at which they were read, for the page. Reads resolve
-/// locks, as any reader does.
+/// Returns the rows of the table, and the timestamp at which they were read. The reads resolve
+/// locks, as those of any reader do.
 pub(crate) async fn balances(db: &Percolator) -> Result<(Timestamp, Vec<(String, String)>)> {
     let table: Table = db.table(TABLE).await?;
     let snapshot = db.snapshot().await?;

@@ -1,5 +1,5 @@
-//! Look into a Percolator database while it runs: a console in the browser, metrics for Prometheus,
-//! health.
+//! Shows a Percolator database while it runs: a console in the browser, metrics for Prometheus,
+//! health checks.
 //!
 //! ```no_run
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

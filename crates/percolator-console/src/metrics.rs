@@ -1,5 +1,5 @@
-//! `/metrics`: the recorder and the last look through the store in OpenMetrics text, which
-//! Prometheus reads.
+//! Writes `/metrics`: the recorder and the last look through the store, as OpenMetrics text for
+//! Prometheus.
 //!
 //! Labels hold names of tables, families, observers and transactions, never a key or a value.
 

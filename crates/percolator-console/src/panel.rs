@@ -1,13 +1,15 @@
-//! An application's part of the console: its search, and a page for each of its things.
+//! Defines the part of the console that an application adds: a search, a page for each thing, and
+//! counts.
 
 use std::fmt::Debug;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// An application's part of the console. The answers are JSON, as the console's page draws them.
+/// The part of the console that an application adds. The answers are JSON, in the form that the
+/// console's page draws.
 ///
-/// The web index has one: `percolator webindex load --console` shows it.
+/// The web index has a panel: `percolator webindex load --console` shows it.
 ///
 /// ```
 /// use futures::future::BoxFuture;
@@ -38,10 +40,11 @@ use serde_json::Value;
 /// assert_eq!(Nothing.name(), "nothing");
 /// ```
 pub trait Panel: Debug + Send + Sync {
-    /// The application's name.
+    /// Returns the name of the application.
     fn name(&self) -> &'static str;
 
-    /// Searches: `{total, offset, hits: [{url, title, snippet, highlights, rank, ..}]}`.
+    /// Searches, and returns `{total, offset, hits: [{url, title, snippet, highlights, rank,
+    /// ..}]}`.
     fn search<'a>(
         &'a self,
         query: &'a str,
@@ -52,16 +55,16 @@ pub trait Panel: Debug + Send + Sync {
     /// Returns the facts about one thing that was found; `None` if there is no such thing.
     fn page<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Value>, PanelError>>;
 
-    /// The application in numbers, by name.
+    /// Returns counts of the application, by name.
     fn stats(&self) -> BoxFuture<'_, Result<Value, PanelError>>;
 }
 
-/// Why an application's panel could not answer.
+/// Why the panel of an application could not answer.
 ///
 /// See [`Panel`] for where it is returned.
 #[derive(Debug, thiserror::Error)]
 pub enum PanelError {
-    /// The question is wrong; the text says how.
+    /// The request is wrong; the text says how.
     #[error("{0}")]
     Asked(String),
     /// The application failed.

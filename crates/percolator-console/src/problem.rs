@@ -1,4 +1,4 @@
-//! Errors of the API: what is wrong, and what to do next, as JSON.
+//! Converts errors to answers of the API: as JSON that says what is wrong, and what to do next.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -33,7 +33,7 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, error, help)
     }
 
-    /// There is no such thing.
+    /// The requested thing does not exist.
     pub(crate) fn missing(error: impl Into<String>, help: impl Into<String>) -> Self {
         Problem::new(StatusCode::NOT_FOUND, error, help)
     }
@@ -48,7 +48,7 @@ impl From<percolator::Error> for Problem {
             Error::Locked { .. } => StatusCode::CONFLICT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        // The text of an error carries its own advice, after a line break.
+        // The text of an error contains its next step, after a line break.
         let text = error.to_string();
         let (error, help) = text.split_once("\n  help: ").unwrap_or((&text, ""));
         Problem::new(status, error, help)

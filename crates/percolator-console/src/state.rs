@@ -1,4 +1,4 @@
-//! Shared by the routes: the database, the recorder, the rules and the bounds.
+//! Holds the state that all routes share: the database, the recorder, the rules and the bounds.
 
 use std::fmt;
 use std::ops::Deref;

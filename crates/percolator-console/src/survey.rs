@@ -1,9 +1,9 @@
-//! Looks through the store, for facts that no counter knows: backlog, locks, garbage.
+//! Looks through the store for facts that no counter holds: backlog, locks, garbage.
 //!
-//! A look costs as much as there is to be seen. So requests are answered from the last look, at
-//! once; a new one begins in the background when the last is older than [`FRESH`] and somebody
-//! asks. Nobody asking, nobody looks. No look takes a timestamp: one that did would keep `wait`
-//! from ending.
+//! A look costs more the more there is to see. So a request is answered at once, from the last
+//! look. If that look is older than [`FRESH`], the request starts a new one in the background.
+//! Without requests there are no looks. No look takes a timestamp, because a new timestamp would
+//! keep `wait` from ending.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -14,8 +14,8 @@ use percolator::admin::{GcStatus, LockView};
 use percolator::observe::{Backlog, SetAside};
 use percolator::store::sync::locked;
 
-/// How old a look may be before a new one begins. A look that took long is used for ten times as
-/// long as it took, so that looking never takes more than a tenth of a core.
+/// How old a look may be before a new one begins. A look that took long is used for ten times
+/// that long, so that looks never take more than a tenth of a core.
 const FRESH: Duration = Duration::from_secs(1);
 /// How long a look may take.
 const LOOK_MAX: Duration = Duration::from_secs(60);

@@ -1,4 +1,5 @@
-//! One sentence about the whole, and advice: a pure function of what the overview knows.
+//! Computes one sentence about the whole database, and advice: a pure function of what the
+//! overview knows.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! The console over HTTP, as a client that is no browser sees it: every route, with every kind of
-//! wrong `Host`, `Origin`, method, media type and token; and what the routes answer.
+//! Tests the console over HTTP, with a client that is no browser. Sends every route every kind of
+//! wrong `Host`, `Origin`, method, media type and token, and checks the answers of the routes.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 

@@ -1,4 +1,5 @@
-//! `backlog`: what waits to be handled, for how long, and how fast that changes.
+//! `backlog`: counts the notifications that wait for observers, with their age and the rate of
+//! change.
 
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use crate::store::StoreArgs;
 
 /// Count the notifications that wait for observers, by column, with the age of the oldest.
 ///
-/// An age is known as far as timestamps were noted now and then, which is done by every process
-/// that collects garbage and by this command.
+/// Ages come from samples of timestamps. Every process that collects garbage takes samples, and
+/// so does this command.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator backlog --json --data D
@@ -35,7 +36,7 @@ pub(crate) struct Backlog {
 struct Entry {
     waiting: Waiting,
     age: Age,
-    /// By how many cells it grows in a second.
+    /// How many cells the backlog grows by in a second; negative when it shrinks.
     per_s: Option<f64>,
 }
 
@@ -87,7 +88,8 @@ impl Backlog {
 }
 
 impl Entry {
-    /// How long until nothing is left, at the rate that was seen.
+    /// Returns how long the backlog takes to empty at the measured rate; `None` if it does not
+    /// shrink.
     fn left(&self) -> Option<Duration> {
         let falls = self.per_s.filter(|per_s| *per_s < 0.0)?;
         Duration::try_from_secs_f64(self.waiting.cells as f64 / -falls).ok()
@@ -123,7 +125,7 @@ fn entry_json(entry: &Entry) -> Value {
     value
 }
 
-/// The backlog in JSON.
+/// Returns the backlog in JSON.
 pub(super) fn backlog_json(backlog: &[Waiting]) -> Value {
     backlog.iter().map(waiting_json).collect()
 }

@@ -1,5 +1,5 @@
-//! `cell`: everything Percolator keeps of a cell, as the table of the paper's Figure 4, and what it
-//! means.
+//! `cell`: prints every record that Percolator keeps of a cell, as in the paper's Figure 4, and
+//! explains them.
 
 use clap::Args;
 use percolator::admin::{
@@ -37,13 +37,13 @@ pub(crate) struct Cell {
     row: String,
     /// The column.
     column: String,
-    /// Every timestamp, not the newest few alone.
+    /// Show every timestamp instead of the newest few.
     #[arg(long)]
     history: bool,
-    /// What each record means, and what a reader would do.
+    /// Say what each record means, and what a reader would do.
     #[arg(long)]
     explain: bool,
-    /// The timestamp of that reader; the latest one when none is given.
+    /// Explain for a reader at this timestamp; at the latest one when none is given.
     #[arg(long, value_name = "TS", requires = "explain")]
     at: Option<u64>,
     #[command(flatten)]
@@ -83,7 +83,7 @@ impl Cell {
     }
 }
 
-/// Prints the records, what each means, and what a reader would do.
+/// Prints the records, the meaning of each, and what a reader would do.
 fn explain(context: &Context, state: &CellState, explained: &Explained) -> anyhow::Result<Exit> {
     let out = context.out;
     if out.json {
@@ -187,7 +187,7 @@ fn print(
     Ok(())
 }
 
-/// A lock in the paper's words: `primary`, or where the primary is.
+/// Formats a lock as the paper does: `primary`, or the cell that holds the primary lock.
 fn lock_text(table: &str, lock: &LockView) -> String {
     match &lock.primary {
         None => "primary".to_owned(),
@@ -209,12 +209,12 @@ fn moment_json(moment: &Moment) -> Value {
     })
 }
 
-/// An observer's acknowledgement in JSON: the start timestamp of its run.
+/// Returns an acknowledgement in JSON: the observer, and the start timestamp of its run.
 fn ack_json((observer, start_ts): &(String, percolator::Timestamp)) -> Value {
     json!({ "observer": observer, "start_ts": start_ts.as_u64() })
 }
 
-/// A lock in JSON.
+/// Returns a lock in JSON.
 pub(super) fn lock_json(lock: &LockView) -> Value {
     json!({
         "cell": name_json(&lock.cell),
@@ -227,7 +227,7 @@ pub(super) fn lock_json(lock: &LockView) -> Value {
     })
 }
 
-/// A cell's name in JSON.
+/// Returns a cell's name in JSON.
 fn name_json(name: &CellName) -> Value {
     json!({
         "table": name.table,

@@ -1,4 +1,5 @@
-//! `check`: is a closed store as its program left it, and what can be saved if it is not?
+//! `check`: compares the files of a closed store with what its program wrote. With `--repair` it
+//! saves what can be saved.
 
 mod records;
 

@@ -1,4 +1,4 @@
-//! `config view`: the settings of a cluster, and where each comes from.
+//! `config view`: shows the settings of a cluster, and where each comes from.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -25,9 +25,9 @@ impl Config {
 
 /// Show the settings in force.
 ///
-/// They come from /etc/percolator/percolator.toml, percolator/config.toml in $XDG_CONFIG_HOME,
-/// ./percolator.toml and the environment (PERCOLATOR_LOCKS__KIND for locks.kind); what comes later
-/// wins.
+/// The settings come from /etc/percolator/percolator.toml, percolator/config.toml in
+/// $XDG_CONFIG_HOME, ./percolator.toml and the environment (PERCOLATOR_LOCKS__KIND for
+/// locks.kind). A later source overrides an earlier one.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   PERCOLATOR_ORACLES=10.0.0.1:7070,10.0.0.2:7070 percolator config view --sources")]
@@ -37,12 +37,12 @@ pub(crate) struct View {
     sources: bool,
 }
 
-/// The settings of this process.
+/// Loads the settings of this process.
 pub(crate) fn load() -> anyhow::Result<percolator::cluster::Config> {
     percolator::cluster::Config::load().map_err(with_advice)
 }
 
-/// An error of the settings, with their own advice.
+/// Converts an error of the settings, and adds the next step.
 pub(crate) fn with_advice(error: percolator::Error) -> anyhow::Error {
     match error {
         percolator::Error::Invalid { what, .. } => {

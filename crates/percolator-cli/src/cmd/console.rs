@@ -1,4 +1,4 @@
-//! `console`: look into a store in the browser.
+//! `console`: shows a store in the browser.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::store::{Place, StoreArgs};
 /// Look into a store in the browser, until Ctrl-C: of a directory that nobody else has open, or of
 /// a cluster.
 ///
-/// Rates and durations are those of this process alone, which does nothing by itself: to see those
+/// Rates and durations are those of this process alone, which does no work itself. To see those
 /// of a load or a worker, start it with --console.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

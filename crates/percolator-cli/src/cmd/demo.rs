@@ -1,4 +1,4 @@
-//! `demo`: the web index on real documentation, from nothing, in one command.
+//! `demo`: builds the web index of real documentation, from nothing, with one command.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,15 @@ use crate::store::{Durability, open_directory};
 
 /// How large a web site is generated when there is no documentation to index.
 const GENERATED: Site = Site { pages: 3_000, seed: 1 };
-/// What is searched for, in documentation of Rust and elsewhere.
+/// The demo searches for these words, in documentation of Rust and elsewhere.
 const SEARCHES: [&str; 3] = ["iterate over a hash map", "borrow checker", "command line options"];
 
 /// Index real documentation: load, deduplicate, invert links, rank, search, verify.
 ///
-/// Without DIR it takes the HTML documentation that came with the Rust toolchain, else what the
-/// distribution has installed, else a web site generated from a seed; it says which. Every page is
-/// loaded, parsed, clustered, linked and exported in transactions of its own, on a durable store.
+/// Without DIR it takes the HTML documentation of the Rust toolchain, else that of the
+/// distribution. If there is none, it generates a web site from a seed. It prints which one it
+/// took. Every page is loaded, parsed, clustered, linked and exported in transactions of its own,
+/// on a durable store.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator demo
@@ -53,7 +54,7 @@ pub(crate) struct Demo {
     once: bool,
 }
 
-/// What is indexed.
+/// The pages to index.
 struct Source {
     dir: PathBuf,
     base: Base,
@@ -63,7 +64,7 @@ struct Source {
     _generated: Option<tempfile::TempDir>,
 }
 
-/// What the demo found out.
+/// The measurements of a demo.
 struct Outcome {
     load: LoadReport,
     stats: IndexStats,

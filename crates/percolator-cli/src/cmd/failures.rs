@@ -1,4 +1,5 @@
-//! `observers failing|replay|skip`: changes that observers keep failing at.
+//! `observers failing|replay|skip`: lists the changes that observers keep failing at, brings them
+//! back, or drops them.
 
 use clap::Args;
 use percolator::Percolator;

@@ -1,4 +1,4 @@
-//! `gc run|status`: dropping old versions, and how far that has come.
+//! `gc run|status`: drops old versions, and shows how far that has come.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::store::StoreArgs;
 
 /// Drop versions that were overwritten or deleted, or see how far that has come.
 ///
-/// A process that has the store open for long does so by itself.
+/// A process that has the store open for long collects by itself.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator gc run --retention 1h --data D")]
@@ -45,13 +45,13 @@ impl Gc {
 
 /// Collect once, as fast as possible.
 ///
-/// Nothing below the safe point can be read afterwards (`get --at`). Ends with 1 if a lock whose
-/// owner lives is in the way.
+/// Afterwards nothing below the safe point can be read (`get --at`). Exit status 1 if a lock
+/// whose owner lives is in the way.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator gc run --retention 0s --json --data D")]
 pub(crate) struct Run {
-    /// Keep what was readable this long ago, as far as the store remembers when that was.
+    /// Keep what was readable this long ago, as far as the store has samples of that time.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "10m")]
     retention: Duration,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct Run {
 #[command(after_help = "Example:
   percolator gc status --json --data D")]
 pub(crate) struct Status {
-    /// The retention to look ahead with: what the safe point of a round would be now.
+    /// Show the safe point that a round with this retention would have now.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "10m")]
     retention: Duration,
     #[command(flatten)]
@@ -107,7 +107,8 @@ impl Status {
     }
 }
 
-/// The timestamps of a status whose ages are shown: safe point, next one, then each reader's.
+/// Returns the timestamps of a status whose ages are shown: safe point, next safe point, then
+/// each reader's.
 fn timestamps(status: &GcStatus) -> Vec<Timestamp> {
     let readers = status.readers.iter().map(|reader| reader.oldest);
     [status.safe_point, status.next].into_iter().chain(readers).collect()
@@ -117,14 +118,14 @@ fn status_header() -> [Column; 3] {
     [Column::left("garbage collection"), Column::right("age"), Column::right("timestamp")]
 }
 
-/// Rows of name, age and timestamp; counts and times stand in the last column.
+/// Returns rows of name, age and timestamp. Counts and times stand in the last column.
 fn status_rows(status: &GcStatus, ages: &[Age]) -> Vec<Vec<String>> {
     let row = |name: &str, age: String, last: String| vec![name.to_owned(), age, last];
     let held = status.readers.iter().map(|reader| format!("held open by {}", reader.client));
     let names = ["safe point", "safe point of a round now"].map(str::to_owned);
     let aged = timestamps(status).into_iter().zip(ages).zip(names.into_iter().chain(held));
     let aged = aged.map(|((ts, age), name)| {
-        // Before the first round there is nothing that could be old.
+        // Before the first round the safe point is zero, which has no age.
         let age = if ts == Timestamp::ZERO { String::new() } else { clock::age_of(*age) };
         row(&name, age, ts.to_string())
     });

@@ -1,4 +1,4 @@
-//! `locks ls|resolve`: who holds which cells, what will become of it, and doing that now.
+//! `locks ls|resolve`: lists locks with their owners and fates, and resolves them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The commands, one module for each group.
+//! Defines the commands, one module for each group.
 
 mod backlog;
 mod cell;
@@ -89,8 +89,8 @@ impl Command {
         }
     }
 
-    /// Runs the command. What only reads, or can end anywhere, is cut off by Ctrl-C; the others
-    /// look for it themselves, or end soon anyway.
+    /// Runs the command. Ctrl-C cuts off a command that may end anywhere. The others check for
+    /// Ctrl-C themselves, or end soon anyway.
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let interrupt = &context.interrupt;
         let read = match &self {

@@ -1,4 +1,5 @@
-//! `observers`: who handles what changes. What they fail at is in `failures`.
+//! `observers`: lists, pauses, resumes and retires observers. The commands for changes that
+//! observers fail at are in `failures`.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -16,7 +17,8 @@ use crate::owner::asked;
 use crate::program::Elsewhere;
 use crate::store::StoreArgs;
 
-/// List observers, pause them, take them out of the store, and see to what they fail at.
+/// List observers, pause them, take them out of the store, and manage the changes that they fail
+/// at.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator observers ls --data D")]
@@ -114,8 +116,8 @@ impl Ls {
 
 /// Pause an observer in all processes, until it is resumed.
 ///
-/// Changes that it would handle wait, and are handled after the pause. The pause outlasts restarts.
-/// Weak observers of one column pause together. Exit status 1 when no observer has this name.
+/// Changes wait, and are handled after the pause. The pause outlasts restarts. Weak observers of
+/// one column pause together. Exit status 1 when no observer has this name.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator observers pause parse --data D")]
@@ -124,7 +126,7 @@ pub(crate) struct Pause {
     named: Named,
 }
 
-/// Have a paused observer run again, for all that it has missed.
+/// Have a paused observer run again, also for all changes that it has missed.
 ///
 /// Exit status 1 when no observer has this name.
 #[derive(Debug, Args)]
@@ -192,7 +194,7 @@ fn said(
 
 /// Take an observer out of the store: its columns no longer notify it.
 ///
-/// What still waits for it is dropped. Its program registers it again when it runs next.
+/// Changes that still wait for it are dropped. Its program registers it again when it runs next.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator observers retire parse --yes --data D")]
@@ -232,7 +234,7 @@ impl Retire {
     }
 }
 
-/// The columns that an observer observes, in words.
+/// Returns the columns that an observer observes, in words.
 async fn columns(db: &Percolator, name: &str) -> anyhow::Result<Vec<String>> {
     let mut observers = db.observers().await?;
     observers.retain(|entry| entry.observer == name);
@@ -243,7 +245,8 @@ async fn columns(db: &Percolator, name: &str) -> anyhow::Result<Vec<String>> {
     Ok(observers.iter().map(|entry| format!("{}/{}", entry.table, entry.column)).collect())
 }
 
-/// Asks on the terminal. A command that runs here for another process has none.
+/// Asks on the terminal. A command that runs for another process has no terminal, so it needs
+/// `--yes`.
 pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
     let stdin = std::io::stdin();
     if asked::current().is_some() || !stdin.is_terminal() {

@@ -1,4 +1,4 @@
-//! `oracle status`: whether the oracle of a cluster answers, and how far it is.
+//! `oracle status`: shows whether the oracle of a cluster answers, and its latest timestamp.
 
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,12 @@ impl Oracle {
     }
 }
 
-/// Show the latest timestamp and the version of the observer schema; issues no timestamp.
+/// Show the latest timestamp and the version of the observer schema. No timestamp is issued.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator oracle status --oracles 127.0.0.1:7070,127.0.0.1:7071 --json")]
 pub(crate) struct Status {
-    /// The oracle processes, instead of those of the settings (`percolator config view`).
+    /// The oracle processes, instead of those in the settings (`percolator config view`).
     #[arg(long, value_name = "HOST:PORT,...")]
     oracles: Option<String>,
     /// How long to try.

@@ -1,4 +1,4 @@
-//! `get` and `scan`: reading at a timestamp. Neither issues one.
+//! `get` and `scan`: read rows at a timestamp. Neither command issues a timestamp.
 
 use clap::Args;
 use percolator::{Percolator, RowKey, RowRange, ScannedRow, Snapshot};
@@ -12,7 +12,7 @@ use crate::store::TableArgs;
 
 /// Print the cells of a row: one value as it is, several as lines of column and value.
 ///
-/// Exit status 1 when none of them is there.
+/// Exit status 1 when none of the cells exists.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator get Bob bal --data D
@@ -20,7 +20,7 @@ use crate::store::TableArgs;
 pub(crate) struct Get {
     /// The row.
     row: String,
-    /// Its columns; all of them when none is named.
+    /// The columns; all columns of the row when none is named.
     #[arg(value_name = "COL")]
     columns: Vec<String>,
     /// Read the data as it was at this timestamp.
@@ -68,7 +68,7 @@ impl Get {
   percolator scan --prefix user/ --limit 10 --data D
   percolator scan --start Ann --end Joe -c bal --json --data D")]
 pub(crate) struct Scan {
-    /// Rows that begin so.
+    /// Only rows that begin with this text.
     #[arg(long, conflicts_with_all = ["start", "end"])]
     prefix: Option<String>,
     /// The first row.
@@ -138,7 +138,7 @@ async fn snapshot(db: &Percolator, at: Option<u64>) -> anyhow::Result<Snapshot> 
     })
 }
 
-/// A row in JSON.
+/// Returns a row in JSON.
 pub(super) fn row_json(found: &ScannedRow) -> Value {
     let cell = |(column, value): &(percolator::Column, percolator::Bytes)| json!({ "column": keys::json(column.as_bytes()), "value": keys::json(value) });
     let cells: Vec<Value> = found.cells.iter().map(cell).collect();

@@ -1,4 +1,4 @@
-//! `serve`: one role of an installation, in a process of its own.
+//! `serve`: runs one role of an installation in a process of its own.
 
 mod oracle;
 mod table;

@@ -1,4 +1,4 @@
-//! `tables`: the tables of a store, how large they are, and what of them is observed.
+//! `tables`: lists the tables of a store, with their sizes and their observed columns.
 
 use clap::Args;
 use percolator::admin::TableSize;
@@ -12,14 +12,14 @@ use crate::store::StoreArgs;
 
 /// List the tables: rows, bytes of their newest versions, and observed columns.
 ///
-/// Rows are counted one by one up to a bound. Of a larger table the figures are lower bounds, and
-/// say "at least".
+/// Rows are counted one by one, up to a bound. The figures of a larger table are lower bounds,
+/// and say "at least".
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator tables --data D
   percolator tables --rows-max 1000000 --json --data D")]
 pub(crate) struct Tables {
-    /// How many rows of a table are counted at most.
+    /// Count at most this many rows of a table.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     rows_max: usize,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `tx`: transactions step by step, from a script.
+//! `tx`: runs transactions step by step, from a script.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,12 +20,13 @@ use crate::store::TableArgs;
 
 /// Run transactions from a script, one command a line, and print the result of each.
 ///
-/// The commands: begin, get ROW COL, set ROW COL VALUE, delete ROW COL, scan, scan PREFIX, commit,
-/// abort; the paper's steps of commit: prewrite, commit-primary, commit-secondaries; and crash,
-/// which ends the process on the spot, so that locks stay behind. A name and a colon before the
-/// command (`t1: begin`) tell several transactions apart. `#` begins a comment.
+/// The commands are begin, get ROW COL, set ROW COL VALUE, delete ROW COL, scan, scan PREFIX,
+/// commit and abort. The paper's steps of a commit are prewrite, commit-primary and
+/// commit-secondaries. The command crash ends the process on the spot, so that locks stay behind.
+/// A name and a colon before a command (`t1: begin`) tell several transactions apart. `#` begins
+/// a comment.
 ///
-/// Exit status 1 when a commit was aborted. With --json each command is one line.
+/// Exit status 1 when a commit was aborted. With --json the result of each command is one line.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator tx --data D <<'END'
@@ -36,7 +37,7 @@ use crate::store::TableArgs;
   commit
   END")]
 pub(crate) struct Tx {
-    /// The script; standard input when it is `-` or left away.
+    /// The script; standard input when it is `-` or not given.
     file: Option<PathBuf>,
     #[command(flatten)]
     table: TableArgs,
@@ -82,7 +83,7 @@ struct Session {
     db: Percolator,
     table: Table,
     open: BTreeMap<String, State>,
-    /// Whether a commit was aborted.
+    /// Whether a commit was aborted: the exit status depends on it.
     aborted: bool,
 }
 
@@ -118,7 +119,7 @@ impl State {
     }
 }
 
-/// The result of a command: for people, and for programs.
+/// The result of a command, as text and as JSON.
 struct Answer {
     text: String,
     json: Value,
@@ -253,7 +254,7 @@ impl Session {
         Ok(Answer::new(text, json!({ "rows": rows })))
     }
 
-    /// An abort is a result of a script, any other error ends it.
+    /// Turns an abort into a result of the script. Any other error ends the script.
     fn outcome(&mut self, result: Result<Answer, Error>) -> anyhow::Result<Answer> {
         match result {
             Err(Error::Aborted { reason, .. }) => {
@@ -305,7 +306,7 @@ impl Session {
         self.open.remove(name).ok_or(error)
     }
 
-    /// A command that must come after `before` did not.
+    /// Returns the error of a command that must come after `before`, and did not.
     fn wrong_state(&self, name: &str, before: &str) -> anyhow::Error {
         let state = self.open.get(name).map_or("not open", State::description);
         Failure::usage(
@@ -314,8 +315,8 @@ impl Session {
         )
     }
 
-    /// Ends the process as a crash does: nothing is cleaned up, no lock is given back. In a process
-    /// that runs the script for another one, the script's client ends so.
+    /// Ends the process as a crash does: nothing is cleaned up, and no lock is removed. In a
+    /// process that runs the script for another one, only the client of the script ends.
     fn crash(&self, context: &Context) {
         let is_asked = asked::current().is_some();
         let ends = if is_asked { "client" } else { "process" };

@@ -1,4 +1,4 @@
-//! `wait`: until observers have handled everything.
+//! `wait`: waits until observers have handled every change.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::owner::asked;
 use crate::progress::Progress;
 use crate::store::{Place, StoreArgs};
 
-/// How often progress is looked at.
+/// How often the command counts what is left.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How many set-aside notifications are named.
+/// How many set-aside notifications an error names.
 const NAMED_MAX: usize = 10;
 
-/// Wait until nothing is left to do for observers.
+/// Wait until observers have nothing left to do.
 ///
-/// Exit status 1 when the time is up, or when a notification was set aside because its observer
-/// kept failing, or waits for a paused observer; it is named. Transactions of clients that are
-/// still running are not waited for.
+/// Exit status 1 when the time is up, or when a notification was set aside or waits for a paused
+/// observer. Observers set a notification aside when they keep failing at it. The error gives the
+/// name. Transactions that clients are still running are not waited for.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator wait --timeout 60s --data D")]
@@ -42,13 +42,14 @@ impl Wait {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let place = self.store.place()?;
         let db = self.store.open_existing_at(&place).await?;
-        // A directory is open in one process at a time: what nobody handles there, nobody handles.
+        // A directory is open in one process at a time. So if this process runs no observers
+        // there, none run.
         let index = if webindex::is_in(&db).await? {
             Some(webindex::Index::at(db.clone(), &place).await?)
         } else {
             None
         };
-        // The process that has the directory open may run observers unknown to this program.
+        // The owner of the directory may run observers unknown to this program.
         let elsewhere = matches!(place, Place::Cluster(_)) || asked::current().is_some();
         let handled = elsewhere || index.is_some() || !db.backlog().await?.iter().any(waits);
         let (report, waited) = if handled {
@@ -57,7 +58,8 @@ impl Wait {
                 None => return Ok(Exit::Interrupted),
             }
         } else {
-            // This process runs no observers, so it misses none.
+            // This process runs no observers, so no observer is missing, and waiting would be in
+            // vain.
             let set_aside = db.set_aside().await?;
             let (missing, paused) = (Vec::new(), Vec::new());
             (IdleReport { idle: false, set_aside, missing, paused }, None)
@@ -79,7 +81,7 @@ impl Wait {
         Ok(Exit::Done)
     }
 
-    /// Waits and shows how much is left; `None` after Ctrl-C.
+    /// Waits, and shows how much is left. Returns `None` after Ctrl-C.
     async fn idle(&self, context: &Context, db: &Percolator) -> anyhow::Result<Option<IdleReport>> {
         let progress = Progress::new(context.out.quiet, None);
         let mut idle = std::pin::pin!(db.wait_idle(Some(self.timeout)));
@@ -106,12 +108,12 @@ fn total(backlog: &[Backlog]) -> String {
     format!("{} notifications", grouped(cells as u64))
 }
 
-/// Whether it waits for an observer that may run.
+/// Whether the backlog of a column waits for an observer that may run.
 fn waits(backlog: &Backlog) -> bool {
     backlog.observers.is_empty() || backlog.paused.len() < backlog.observers.len()
 }
 
-/// The names of observers, each once.
+/// Returns the names of observers, each once.
 fn names(observers: &[Observed]) -> Vec<&str> {
     let mut names: Vec<&str> = observers.iter().map(|entry| entry.observer.as_str()).collect();
     names.sort_unstable();
@@ -119,7 +121,7 @@ fn names(observers: &[Observed]) -> Vec<&str> {
     names
 }
 
-/// An error unless everything was handled.
+/// Returns an error unless everything was handled.
 fn verdict(report: &IdleReport, left: &[Backlog], waited: Option<Duration>) -> anyhow::Result<()> {
     if !report.set_aside.is_empty() {
         let count = grouped(report.set_aside.len() as u64);

@@ -1,4 +1,4 @@
-//! `worker`: the observers of an application, in a process of their own.
+//! `worker`: runs the observers of an application in a process of its own.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,8 +27,9 @@ pub(crate) enum App {
     Webindex,
 }
 
-/// The longest pause between two scans of an idle worker. Several workers scan in turn, so that a
-/// change waits for a fraction of it; and one that a worker's own observers make waits for none.
+/// The longest pause between two scans of an idle worker. Several workers scan in turn, so a
+/// change waits for a fraction of the pause. A change that a worker's own observers make does not
+/// wait for a scan.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// Changes that a worker handles at once, unless it is told otherwise. Each of them waits for
@@ -38,8 +39,9 @@ pub(crate) const THREADS: u16 = 16;
 
 /// Run an application's observers on the store of a cluster, until Ctrl-C or SIGTERM.
 ///
-/// As many of them as you like work on one store, and each may come, go or die at any time. What is
-/// not given here comes from the settings (`percolator config view`).
+/// Any number of workers may run on one store, and each may start, end or be killed at any time.
+/// Settings that are not given here come from the files and the environment (`percolator config
+/// view`).
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator worker --app webindex --store bigtable://127.0.0.1:8086/p/i --oracle 127.0.0.1:7070")]

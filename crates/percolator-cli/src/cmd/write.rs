@@ -1,4 +1,4 @@
-//! `set` and `delete`: one transaction, run again while it conflicts.
+//! `set` and `delete`: write in one transaction, which runs again while it conflicts.
 
 use clap::Args;
 use percolator::{Attempt, Receipt, RowRange, Timestamp};
@@ -52,7 +52,7 @@ impl Set {
 pub(crate) struct Delete {
     /// The row.
     row: String,
-    /// The column; all of them when none is named.
+    /// The column; all columns of the row when none is named.
     #[arg(value_name = "COL")]
     column: Option<String>,
     #[command(flatten)]
@@ -87,7 +87,7 @@ impl Delete {
     }
 }
 
-/// Says what a transaction has done: its start timestamp, and how many cells it changed.
+/// Reports a transaction: its start and commit timestamps, and how many cells it changed.
 fn report(
     context: &Context,
     Receipt { value: (start_ts, cells), commit_ts }: &Receipt<(Timestamp, u64)>,

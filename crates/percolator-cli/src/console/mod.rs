@@ -1,4 +1,4 @@
-//! `--console` and `--metrics`: what a command shows of the database that it has open.
+//! Adds `--console` and `--metrics` to commands: shows the database that a command has open.
 
 mod panel;
 
@@ -46,7 +46,7 @@ pub(crate) struct ShownArgs {
     /// The console listens beyond loopback without encryption, and you know what that means.
     #[arg(long)]
     insecure_console: bool,
-    /// One more name, with its port, under which a proxy reaches the console; may be repeated.
+    /// Another name, with its port, under which a proxy reaches the console; may be repeated.
     #[arg(long, value_name = "HOST")]
     console_host: Vec<String>,
     /// The path under which a proxy serves the console, such as /percolator.

@@ -1,4 +1,4 @@
-//! The web index in the console: its search, its pages, its numbers.
+//! Adds the web index to the console: its search, its pages, its counts.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Having a command run by the process that has its directory open.
+//! Sends a command to the owner of its directory, and prints what the owner sends back.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,8 +1,9 @@
-//! The command that the present task runs for another process, if it runs one.
+//! Holds the command that the present task runs for another process, if it runs one.
 //!
-//! A command does not know who runs it. The three places that differ ask here: `output` and
-//! `progress` (where a line goes), and `store` (which database). Only what a command spawns as a
-//! task or thread of its own is outside of this; no command prints from there.
+//! A command does not know which process wants it. Three places differ, and call [`current`]:
+//! `output` and `progress`, to choose where a line goes, and `store`, to choose the database. A
+//! task or thread that a command spawns is outside of this scope, so no command prints from
+//! there.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Finding the process that has a directory open.
+//! Finds the process that has a directory open, and connects to it.
 
 use std::fmt;
 use std::io;

@@ -1,29 +1,29 @@
-//! Frames: what the two ends of an owner's socket send each other.
+//! Reads and writes frames, the messages between the two ends of an owner's socket.
 //!
-//! A frame is its kind in one byte, the length of its content in four bytes, the lowest first, and
-//! the content. The form of a frame and the content of [`Kind::Hello`] never change: so the two
-//! ends understand each other far enough to say that their versions differ.
+//! A frame consists of its kind in one byte, the length of its content in four bytes, least
+//! significant first, and the content. The form of a frame and the content of [`Kind::Hello`]
+//! never change. So two versions of the program can at least report that they differ.
 
 use std::io::{self, Read, Write};
 
-/// The most bytes that a frame holds: a command line is at most half as long on Linux.
+/// The most bytes of a frame's content. A command line on Linux has at most half as many.
 const CONTENT_MAX: usize = 4 << 20;
 
-/// Output goes in frames of so many bytes at most.
+/// The most bytes of output in one frame.
 const PIECE_MAX: usize = 64 << 10;
 
 /// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The owner says who it is, in JSON.
+    /// The owner introduces itself, in JSON.
     Hello = 1,
     /// An argument of the command line.
     Argument = 2,
-    /// A part of what the command reads.
+    /// A part of the command's input.
     Input = 3,
-    /// The request is complete; all else that the owner must know, in JSON.
+    /// The request is complete. The content is what the owner must know besides, in JSON.
     Ask = 4,
-    /// The command is to end: its user has pressed Ctrl-C.
+    /// The user of the command has pressed Ctrl-C.
     Interrupt = 5,
     /// A part of the command's standard output.
     Stdout = 6,
@@ -73,7 +73,8 @@ pub(super) fn write_pieces(
     content.chunks(PIECE_MAX).try_for_each(|piece| write(to, kind, piece))
 }
 
-/// Reads the next frame; `None` if the other end has closed the connection between two frames.
+/// Reads the next frame. Returns `None` if the other end has closed the connection between two
+/// frames.
 pub(super) fn read(from: &mut impl Read) -> io::Result<Option<(Kind, Vec<u8>)>> {
     let malformed = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut kind = [0];
@@ -93,7 +94,7 @@ pub(super) fn read(from: &mut impl Read) -> io::Result<Option<(Kind, Vec<u8>)>> 
     if length as usize > CONTENT_MAX {
         return Err(malformed(format!("{kind:?} claims {length} bytes")));
     }
-    // The length is believed as far as the bytes come.
+    // Memory grows only with the bytes that arrive, so a false length allocates nothing.
     let mut content = Vec::new();
     from.take(u64::from(length)).read_to_end(&mut content)?;
     if content.len() < length as usize {

@@ -1,4 +1,5 @@
-//! The first frames: the owner says who it is, and the asker what it wants.
+//! Defines the first frames of a connection: the owner introduces itself, and the asker sends its
+//! request.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -1,4 +1,5 @@
-//! Listening at an owner's socket.
+//! Accepts connections at an owner's socket, and ends the commands that run for others when the
+//! owner ends.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,10 +1,10 @@
-//! The owner's socket: commands on a directory that another process has open.
+//! Runs commands on a directory that another process has open, through that process's socket.
 //!
 //! One process at a time has a directory open: its *owner*. An owner that is the command
-//! `percolator` listens at a Unix socket in the directory. A command that finds the directory open
-//! sends the owner its arguments, and what it has read from its standard input. The owner parses
-//! the arguments with the same tree of commands, runs the command against the database that it has
-//! open, and sends back standard output, standard error and the exit code.
+//! `percolator` listens at a Unix socket in the directory. A command that finds the directory
+//! open becomes an *asker*. The asker sends the owner its arguments, and what it has read from
+//! its standard input. The owner parses the arguments with the same tree of commands and runs the
+//! command on its open database. It sends back standard output, standard error and the exit code.
 //!
 //! ```text
 //!   command                                  owner
@@ -19,17 +19,18 @@
 //! ```text
 //!   frame      the frames           place     where the socket lies
 //!   hello      the first frames     listen    the owner's end: accepting
-//!   find       looking for one      session   the owner's end: one command
-//!   ask        the command's end    asked     what a command that runs in the owner finds there
+//!   find       finding the owner    session   the owner's end: one command
+//!   ask        the command's end    asked     the surroundings of a command in the owner
 //! ```
 //!
 //! Invariants:
 //!
-//! * The same code parses, runs and prints a command, whoever runs it.
-//! * A command in the owner has a client of its own. When its connection ends, the command is
-//!   dropped and its client closed, which is to the database what the end of a process is.
-//! * Nothing waits in memory for an asker that does not read; that asker is cut off after a minute.
-//! * Only this user and the superuser are answered.
+//! * The same code parses, runs and prints a command, in whichever process it runs.
+//! * A command in the owner has a client of its own. When its connection ends, the owner drops
+//!   the command and closes its client. To the database this is the end of a process.
+//! * The owner buffers no output for an asker that does not read. It cuts that asker off after a
+//!   minute.
+//! * The owner answers only its own user and the superuser.
 
 #[cfg_attr(not(unix), allow(dead_code, reason = "nobody asks where there are no Unix sockets"))]
 pub(crate) mod asked;

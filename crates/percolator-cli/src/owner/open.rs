@@ -1,4 +1,4 @@
-//! Listening as a program that is not the command `percolator`.
+//! Listens at a directory for a program that is not the command `percolator`.
 
 use std::io;
 use std::path::Path;
@@ -28,9 +28,9 @@ use crate::cli;
 /// ```
 ///
 /// # Errors
-/// If there is no place for a socket: the directory's path is longer than 95 bytes, or its file
-/// system has no sockets, and neither the runtime directory (`XDG_RUNTIME_DIR`) nor that of
-/// temporary files takes one.
+/// If no place takes a socket. A directory whose path is longer than 95 bytes takes none, nor
+/// does a file system without sockets. Then the runtime directory (`XDG_RUNTIME_DIR`) or the
+/// directory of temporary files must take the socket.
 pub fn listen(db: &Percolator, dir: impl AsRef<Path>) -> io::Result<Listener> {
     listen::start(Some((db.clone(), cli::run_asked)), dir.as_ref())
 }

@@ -1,16 +1,16 @@
-//! Where an owner's socket lies, and how it comes to lie there.
+//! Chooses the path of an owner's socket, and creates the socket there.
 //!
-//! It lies in the directory itself. Where that cannot be (the path is longer than the address of a
-//! socket, or the file system has no sockets), it lies in the user's runtime directory, or else in
-//! a private directory among the temporary files, under a name made of the directory's path.
+//! The socket lies in the owner's directory, if the path fits into the address of a socket and
+//! the file system has sockets. Otherwise it lies in the user's runtime directory, or else in a
+//! private directory among the temporary files. There its name is a hash of the directory's path.
 //!
 //! Invariants:
 //!
-//! * Only the process that has the directory open calls [`bind`], so no process takes away the
-//!   socket of another one that listens. A socket that a killed process has left is replaced.
-//! * At no time can another user connect: the socket is made in a directory that nobody else can
-//!   enter, gets its mode, and is then renamed. The umask belongs to the whole process, and other
-//!   threads create files meanwhile, so it stays as it is.
+//! * Only the process that has the directory open calls [`bind`], so no process removes the
+//!   socket of another one that listens. The socket of a killed process is replaced.
+//! * Another user cannot connect at any time. The socket is created in a directory that only this
+//!   user can enter, gets its mode, and is then renamed. The umask is left alone: it belongs to
+//!   the whole process, and other threads create files meanwhile.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -19,12 +19,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a socket's path: on Linux 108, with the zero at its end.
+/// The most bytes of a socket's path: 108 on Linux, including the zero at its end.
 const PATH_BYTES_MAX: usize = 107;
-/// The name of a socket in the directory that it is made in.
+/// The name of a socket in the directory where it is created.
 const NEW: &str = "s";
 
-/// Where sockets may lie outside of the directory that they belong to.
+/// The directories outside of an owner's own where its socket may lie.
 #[derive(Debug, Clone)]
 pub(super) struct Elsewhere {
     /// The user's runtime directory.
@@ -36,7 +36,7 @@ pub(super) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Returns the place that the environment of this process names.
+    /// Returns the directories that the environment of this process names.
     pub(super) fn of_this_process() -> Elsewhere {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         Elsewhere {
@@ -50,7 +50,8 @@ impl Elsewhere {
         self.temporary.join(format!("percolator-{}", self.uid))
     }
 
-    /// The paths that the socket of a directory may have, the best first. `dir` is canonical.
+    /// Returns the paths that the socket of a directory may have, the preferred one first. `dir`
+    /// is canonical.
     pub(super) fn paths(&self, dir: &Path) -> Vec<PathBuf> {
         let name = format!("{}.sock", &blake3::hash(dir.as_os_str().as_bytes()).to_hex()[..32]);
         let mut paths = vec![dir.join("owner.sock")];
@@ -63,22 +64,22 @@ impl Elsewhere {
     }
 }
 
-/// The path under which a socket is made.
+/// Returns the path under which a socket is created, before it is renamed.
 fn making(path: &Path) -> PathBuf {
     path.with_extension("new").join(NEW)
 }
 
-/// A socket's file, which is removed with this.
+/// The file of a socket. Dropping this value removes the file.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and number of the file.
+    /// Device and inode of the file.
     file: (u64, u64),
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another process may have the directory open by now, and its socket here.
+        // Another process may have opened the directory since, and put its own socket here.
         if fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.file) {
             let _ = fs::remove_file(&self.path);
         }
@@ -89,8 +90,8 @@ fn identity(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-/// Listens for those who look for the owner of a directory. To be called by its owner alone. `dir`
-/// is canonical. The error is that of the first place.
+/// Listens for processes that look for the owner of a directory. Only the owner may call this.
+/// `dir` is canonical. If no path works, the error is that of the first one.
 pub(super) fn bind(dir: &Path, elsewhere: &Elsewhere) -> io::Result<(UnixListener, SocketFile)> {
     let mut first = None;
     for path in elsewhere.paths(dir) {
@@ -119,14 +120,14 @@ pub(super) fn bind(dir: &Path, elsewhere: &Elsewhere) -> io::Result<(UnixListene
 fn bind_at(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let made = making(path);
     let room = path.with_extension("new");
-    // A process that was killed in here may have left both.
+    // A process that was killed in this function may have left both.
     ignore_missing(fs::remove_file(&made))?;
     ignore_missing(fs::remove_dir(&room))?;
     DirBuilder::new().mode(0o700).create(&room)?;
     let bound = UnixListener::bind(&made).and_then(|listener| {
         fs::set_permissions(&made, Permissions::from_mode(0o600))?;
         let file = identity(&fs::symlink_metadata(&made)?);
-        // Takes the place of the socket that a killed process has left.
+        // Replaces the socket that a killed process has left.
         fs::rename(&made, path)?;
         Ok((listener, SocketFile { path: path.to_owned(), file }))
     });
@@ -135,7 +136,8 @@ fn bind_at(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     bound
 }
 
-/// Makes sure that only this user can enter a directory; creates the one among the temporary files.
+/// Makes sure that only this user can enter a directory. Creates the private one among the
+/// temporary files.
 fn private(dir: &Path, elsewhere: &Elsewhere) -> io::Result<()> {
     if dir == elsewhere.private() {
         match DirBuilder::new().mode(0o700).create(dir) {
@@ -157,7 +159,8 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Whether a user may ask a process of the user `own`. The superuser may read the files anyway.
+/// Whether a user may send commands to a process of the user `own`. The superuser can read the
+/// files anyway.
 pub(super) fn may_ask(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
@@ -168,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with a long path, whose socket must lie elsewhere.
+    /// Creates a directory with a long path, whose socket must lie elsewhere.
     fn long(root: &Path) -> PathBuf {
         let dir = root.join("d".repeat(120));
         fs::create_dir(&dir).unwrap();
@@ -214,7 +217,8 @@ mod tests {
         let (_root, root) = root();
         let elsewhere = elsewhere(&root);
         let (listener, old) = bind(&root, &elsewhere).unwrap();
-        // The socket stays, and nobody listens; the process was killed while it made another one.
+        // The socket file stays, and no process listens; a process was killed while it created
+        // another one.
         drop(listener);
         UnixStream::connect(&old.path).unwrap_err();
         fs::create_dir(root.join("owner.new")).unwrap();
@@ -222,7 +226,7 @@ mod tests {
         let (_listener, new) = bind(&root, &elsewhere).unwrap();
         UnixStream::connect(&new.path).unwrap();
         assert!(!root.join("owner.new").exists());
-        // The file that is there by now is not the old one's to remove.
+        // The file now belongs to the new owner, so the old one must not remove it.
         drop(old);
         UnixStream::connect(&new.path).unwrap();
     }

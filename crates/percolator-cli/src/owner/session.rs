@@ -1,8 +1,8 @@
-//! One connection in the owner: reads the request, runs the command, sends what it prints.
+//! Serves one connection in the owner: reads the request, runs the command, sends its output.
 //!
-//! Each connection has a thread of its own, which blocks while the asker does not take the output:
-//! so a pager at the other end holds up neither the owner's runtime nor its memory. A second thread
-//! reads, to learn at once that the asker is gone.
+//! Each connection has a thread of its own, which blocks while the asker does not read the
+//! output. So a pager at the other end holds up neither the owner's runtime nor its memory. A
+//! second thread reads from the connection, to notice at once that the asker has gone.
 
 use std::io;
 use std::net::Shutdown;

@@ -1,4 +1,4 @@
-//! A program of this project: its global options, and the run of one command.
+//! Defines a program of this project: its global options, and how it runs one command.
 
 mod run;
 #[cfg(unix)]
@@ -26,7 +26,7 @@ pub trait Program: Parser {
     /// Runs the command.
     ///
     /// # Errors
-    /// Whatever the command fails with; [`run`] prints the error and chooses the exit code.
+    /// Any error of the command; [`run`] prints the error and chooses the exit code.
     fn run(self, context: &Context) -> impl Future<Output = anyhow::Result<Exit>>;
 
     /// Where the command runs if another process has its directory open.

@@ -1,4 +1,4 @@
-//! The run of a process's command.
+//! Runs the command of a process, from its command line to its exit code.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::interrupt::Interrupt;
 use crate::output::Out;
 use crate::store;
 
-/// How long background tasks may take to end after the command is done.
+/// How long background tasks may take to end after the command has ended.
 const SHUTDOWN: Duration = Duration::from_millis(500);
 
-/// Runs the command of this process: reads the command line, runs its command, prints its error and
-/// returns its exit code.
+/// Runs the command of this process: reads the command line, runs the command, prints its error
+/// and returns the exit code.
 pub fn run<P: Program>() -> ExitCode {
     let program = match P::try_parse() {
         Ok(program) => program,
         Err(error) => {
-            // The reader of the help may have gone.
+            // The reader of the help may have closed the pipe.
             let _ = error.print();
             return code(if error.use_stderr() { Exit::Usage } else { Exit::Done });
         }
@@ -49,8 +49,9 @@ fn run_command<P: Program>(program: P, out: Out) -> anyhow::Result<Exit> {
     result
 }
 
-/// Has a write beyond the limit of a file's size (`ulimit -f`) fail, as one to a full disk does:
-/// without a handler its signal ends the process. The handler stays, and nobody listens.
+/// Has a write beyond the limit of a file's size (`ulimit -f`) fail as a write to a full disk
+/// does. Without a handler, the signal XFSZ would end the process. The handler stays after its
+/// receiver is dropped.
 fn survive_the_limit_of_files() -> std::io::Result<()> {
     #[cfg(unix)]
     {

@@ -1,5 +1,5 @@
-//! Commands in the process that has their directory open: how a command gets there, and how it runs
-//! there.
+//! Runs commands in the process that has their directory open: sends a command there, and runs
+//! one that another process sent.
 
 use std::io::IsTerminal;
 
@@ -63,8 +63,8 @@ pub(super) async fn run_anywhere<P: Program>(
     }
 }
 
-/// The error of a command that opened its directory in a way of its own: with the name of the
-/// process that has the directory open.
+/// Adds the name of the owner to the error of a command that opened its directory in a way of its
+/// own.
 async fn named(error: anyhow::Error) -> anyhow::Error {
     let Some(dir) = store::in_use(&error) else { return error };
     match find(&dir).await {

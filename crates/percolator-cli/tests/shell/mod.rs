@@ -1,4 +1,4 @@
-//! The command in a directory of its own, for the tests of what it prints.
+//! Runs the command in a directory of its own, for tests of its output.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -27,15 +27,15 @@ impl Ran {
         serde_json::from_str(&self.stdout).expect(&self.stdout)
     }
 
-    /// The run must have had this exit status.
+    /// Asserts this exit status.
     #[track_caller]
     pub(crate) fn with(self, status: i32) -> Self {
         assert_eq!(self.status, status, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self
     }
 
-    /// The run must have failed with this status, said what is wrong and what to do, and printed
-    /// nothing where data belongs.
+    /// Asserts that the run failed with this status, printed an error and the next step, and left
+    /// stdout empty.
     #[track_caller]
     pub(crate) fn refused(self, status: i32, what: &str, help: &str) {
         let ran = self.with(status);
@@ -93,12 +93,12 @@ impl Shell {
         self.command(&[&["tx"], options].concat()).arg(file).output().unwrap().into()
     }
 
-    /// The cell's table, as `cell --history` prints it.
+    /// Returns the table of a cell, as `cell --history` prints it.
     pub(crate) fn cell(&self, row: &str) -> String {
         self.run(&["cell", row, "bal", "--history"]).with(0).stdout
     }
 
-    /// Runs something on the store in this process.
+    /// Runs `work` on the store, in this process.
     pub(crate) fn open<T>(&self, work: impl AsyncFnOnce(&Percolator) -> T) -> T {
         tokio::runtime::Runtime::new().unwrap().block_on(async {
             let durability = Durability::Buffered;
@@ -119,7 +119,7 @@ impl Observer for Fails {
 
 pub(crate) const TEXT: Column = Column::literal("doc:text");
 
-/// Registers the observer `parse`, lets it run or not, and writes one document.
+/// Registers the observer `parse`, runs it if `run` says so, and writes one document.
 pub(crate) fn observed(shell: &Shell, run: bool) {
     shell.open(async |db| {
         let options = WorkerOptions {

@@ -1,6 +1,7 @@
-//! Changes that an operator asks for: replay, skip, pause, resume, resolve.
+//! Answers the requests for changes: replay, skip, pause, resume, resolve.
 //!
-//! Each one can be asked to count only, so that the page shows the number before the button acts.
+//! Replay, skip and resolve can also count without a change, so that the page shows the number
+//! before the button acts.
 
 use std::time::Duration;
 
@@ -15,26 +16,26 @@ use crate::problem::Problem;
 use crate::recorder::wall_ms;
 use crate::state::App;
 
-/// The most locks that one request goes by.
+/// The most locks that one request reads.
 const LOCKS_MAX: usize = 10_000;
 
 /// The outcome of a change.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Done {
-    /// How many things the filter names.
+    /// How many changes, registrations or locks the filter matches.
     matched: usize,
-    /// How many were changed.
+    /// How many of them were changed.
     done: usize,
 }
 
-/// Which changes that were set aside.
+/// A filter of changes that were set aside.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Aside {
-    /// Of this observer; of all without it.
+    /// Only those of this observer; of all observers if it is missing.
     observer: Option<String>,
     /// Only those whose last error contains this text.
     error: Option<String>,
-    /// Count, and change nothing.
+    /// Whether to count only, and change nothing.
     #[serde(default)]
     dry_run: bool,
 }
@@ -46,12 +47,12 @@ impl Aside {
     }
 }
 
-/// Has observers try again the changes that they gave up on.
+/// Lets observers try again the changes that they gave up on.
 pub(crate) async fn replay(State(app): State<App>, Json(asked): Json<Aside>) -> Answer<Done> {
     end_aside(&app, &asked, false).await
 }
 
-/// Has observers never handle the changes that they gave up on.
+/// Makes observers never handle the changes that they gave up on.
 pub(crate) async fn skip(State(app): State<App>, Json(asked): Json<Aside>) -> Answer<Done> {
     end_aside(&app, &asked, true).await
 }
@@ -67,7 +68,7 @@ async fn end_aside(app: &App, asked: &Aside, skip: bool) -> Answer<Done> {
     Ok(Json(done))
 }
 
-/// Which observer.
+/// The observer that a request names.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Named {
     observer: String,
@@ -83,30 +84,30 @@ fn registered(observer: &str, registrations: usize) -> Answer<Done> {
     Ok(Json(Done { matched: registrations, done: registrations }))
 }
 
-/// Has an observer run nothing, in all processes, until it is resumed.
+/// Stops the runs of an observer in all processes, until it is resumed.
 pub(crate) async fn pause(State(app): State<App>, Json(asked): Json<Named>) -> Answer<Done> {
     let paused = app.db.pause_observer(&asked.observer).await?;
     registered(&asked.observer, paused)
 }
 
-/// Has a paused observer run again, for everything that it has missed.
+/// Lets a paused observer run again, also for all changes that it has missed.
 pub(crate) async fn resume(State(app): State<App>, Json(asked): Json<Named>) -> Answer<Done> {
     let resumed = app.db.resume_observer(&asked.observer).await?;
     registered(&asked.observer, resumed)
 }
 
-/// Which locks.
+/// A filter of locks.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Held {
-    /// Only locks that were last written so many seconds ago, by their owner's clock.
+    /// Only locks that were last written at least this many seconds ago, by their owner's clock.
     #[serde(default)]
     older_s: u64,
-    /// Count, and change nothing.
+    /// Whether to count only, and change nothing.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Resolves locks by the rule of readers: that of a living owner stays.
+/// Resolves locks by the rule of readers: the lock of a living owner stays.
 pub(crate) async fn resolve(State(app): State<App>, Json(asked): Json<Held>) -> Answer<Done> {
     let now = wall_ms();
     let old = |lock: &LockView| {

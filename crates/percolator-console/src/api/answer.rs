@@ -1,4 +1,4 @@
-//! Shared by the routes: the type of an answer, and the retention that they compute with.
+//! Defines the type of an answer, and the retention that routes compute with.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use crate::problem::Problem;
 /// The answer of a route.
 pub(crate) type Answer<T> = Result<Json<T>, Problem>;
 
-/// For how long garbage is kept where nobody says otherwise: what the state of collection is
-/// computed for.
+/// Returns the default retention. The routes compute the state of garbage collection for it.
 pub(crate) fn retention() -> Duration {
     GcOptions::default().retention
 }

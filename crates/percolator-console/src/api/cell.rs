@@ -1,4 +1,4 @@
-//! A cell: its history, as it is now, or as soon as it changes.
+//! Answers the requests for a cell: its history, at once or as soon as it changes.
 
 use std::time::Duration;
 

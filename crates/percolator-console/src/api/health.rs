@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`.
+//! Answers `/healthz`, `/readyz` and `/metrics`.
 
 use std::time::Duration;
 

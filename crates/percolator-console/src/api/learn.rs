@@ -1,4 +1,4 @@
-//! Figure 4 to play with: begin a session, take a step, see both cells.
+//! Answers the requests of the Figure 4 page: begin a session, take a step, show cells.
 
 use axum::Json;
 use axum::extract::State;
@@ -43,16 +43,17 @@ pub(crate) async fn begin(State(app): State<App>) -> Answer<Begun> {
     Ok(Json(Begun { session: sessions(&app)?.begin().await? }))
 }
 
-/// A step of a session; `Read` belongs to no session: it is another client, who only reads.
+/// A request for a step of a session, for the cells, or for a read. With `read` another client
+/// reads, which belongs to no session.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Asked {
     session: Option<u64>,
     #[serde(flatten)]
     step: Option<Step>,
-    /// The rows whose cells are shown afterwards.
+    /// The rows whose cells the answer shows.
     #[serde(default)]
     rows: Vec<String>,
-    /// Whether another client reads all balances.
+    /// Whether another client reads all balances, instead of a step.
     #[serde(default)]
     read: bool,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Asked {
 /// The outcome of a step.
 #[derive(Debug, Serialize)]
 pub(crate) struct Stepped {
-    /// The outcome in words; `None` if only the cells were asked for.
+    /// The outcome in words; `None` if the request wanted only the cells.
     answer: Option<String>,
     /// Whether the step failed.
     failed: bool,
@@ -76,7 +77,7 @@ pub(crate) struct CellMoments {
 
 /// The most rows that are shown.
 const ROWS_MAX: usize = 8;
-/// The most moments of each.
+/// The most moments of each cell.
 const MOMENTS_MAX: usize = 20;
 
 pub(crate) async fn step(
@@ -92,7 +93,7 @@ pub(crate) async fn step(
     let (answer, failed) = match taken {
         None => (None, false),
         Some(Ok(answer)) => (Some(answer), false),
-        // The page is there to show this answer of the database.
+        // An abort or a lock is what the page wants to show, so it is no error of the request.
         Some(Err(LearnError::Database(error @ (Error::Aborted { .. } | Error::Locked { .. })))) => {
             (Some(error.to_string()), true)
         }

@@ -1,4 +1,4 @@
-//! Locks that are held, and cells where transactions get in each other's way.
+//! Answers the requests for held locks, and for cells where transactions conflict or wait.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,4 +1,4 @@
-//! The routes, and what they answer: JSON under `/api/v1`, health and metrics.
+//! Defines the routes and their answers: JSON under `/api/v1`, health and metrics.
 //!
 //! No GET changes anything, and none takes a timestamp: reads go through
 //! [`snapshot`](percolator::Client::snapshot).

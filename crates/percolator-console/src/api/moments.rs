@@ -1,5 +1,5 @@
-//! The history of a cell as JSON: the paper's Figure 4, what each record means, and what a reader
-//! would do. The sentences are those of `percolator cell --explain`.
+//! Converts the history of a cell to JSON: the paper's Figure 4, the meaning of each record, and
+//! what a reader would do. The sentences are those of `percolator cell --explain`.
 
 use std::sync::LazyLock;
 
@@ -197,7 +197,7 @@ pub(crate) async fn explained(
         let of = |line: &&Explanation| line.timestamp == moment.timestamp;
         let meaning = explained.lines.iter().filter(of).map(|line| line.text.clone()).collect();
         let dto = MomentDto { meaning, ..moment_dto(clock, &state, moment, hide) };
-        // Ages change with time, and are no change of the cell. What becomes of a lock is one.
+        // Ages change with time, but do not change the cell. A new fate of a lock does.
         hasher.update(format!("{moment:?}{:?}", dto.fate()).as_bytes());
         moments.push(dto);
     }

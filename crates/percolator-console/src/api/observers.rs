@@ -1,4 +1,5 @@
-//! Observers: what they are, how they run, what they fail on; and the graph that they make.
+//! Answers the requests for observers: their columns, runs and failures, and the graph of what
+//! they read and write.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! The overview: one sentence, the numbers of now, and fifteen minutes of charts.
+//! Answers the request for the overview: one sentence, the present rates, and fifteen minutes of
+//! charts.
 
 use std::time::Duration;
 

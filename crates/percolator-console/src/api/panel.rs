@@ -1,4 +1,4 @@
-//! The application's own: its search, one of its things, its numbers.
+//! Answers the requests for the application's panel: its search, its pages, its counts.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -53,7 +53,7 @@ pub(crate) async fn search(State(app): State<App>, Query(asked): Query<Search>) 
     Ok(Json(panel_of(&app)?.search(&asked.q, asked.offset, limit).await?))
 }
 
-/// Which thing.
+/// A request for the page of one thing.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page {
     key: String,

@@ -1,4 +1,4 @@
-//! Tables and their rows, as of the latest timestamp.
+//! Answers the requests for tables and their rows, as of the latest timestamp.
 
 use std::ops::Bound;
 
@@ -23,7 +23,7 @@ const BYTES_MAX: usize = 4 << 20;
 #[derive(Debug, Serialize)]
 pub(crate) struct TableDto {
     name: String,
-    /// The columns that observers wait for.
+    /// The columns that observers watch.
     observed: Vec<Key>,
 }
 
@@ -39,12 +39,12 @@ pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<TableDto>> {
     Ok(Json(names.into_iter().map(table).collect()))
 }
 
-/// Which rows.
+/// A request for rows.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Asked {
     table: String,
     prefix: Option<String>,
-    /// Rows after this one.
+    /// Only rows after this one.
     after: Option<String>,
     limit: Option<usize>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Asked {
 pub(crate) struct Rows {
     at: u64,
     rows: Vec<RowDto>,
-    /// Give it as `after` to go on; `None` at the end.
+    /// The value of `after` for the next request; `None` at the end of the table.
     next: Option<Key>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn rows(State(app): State<App>, Query(asked): Query<Asked>) -> 
     let wrong = |error| Problem::bad(error, "give text, or b64: and base64");
     let prefix = parse_key(asked.prefix.as_deref().unwrap_or_default()).map_err(wrong)?;
     let after = asked.after.as_deref().map(parse_key).transpose().map_err(wrong)?;
-    // Another page of the same prefix begins within it.
+    // A row outside of the prefix is not one that an earlier answer returned, so it is ignored.
     let after = after.filter(|after| after.starts_with(&prefix));
     let limit = asked.limit.unwrap_or(100).clamp(1, ROWS_MAX);
     let mut range = RowRange::prefix(prefix);

@@ -1,4 +1,5 @@
-//! Transactions by name, and the slowest, the failed and some of the rest one by one.
+//! Answers the requests for transactions: counts by name, and single ones that the recorder
+//! keeps.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -20,11 +21,11 @@ pub(crate) struct Transactions {
     names: Vec<NameDto>,
     slowest: Vec<EndedDto>,
     failed: Vec<EndedDto>,
-    /// One of sixteen of those that committed.
+    /// A sample of the transactions that committed: one of sixteen of each name.
     sampled: Vec<EndedDto>,
 }
 
-/// Counts of one name, since this process began.
+/// Counts of the transactions with one name, since this process began.
 #[derive(Debug, Serialize)]
 pub(crate) struct NameDto {
     name: String,
@@ -43,7 +44,7 @@ pub(crate) struct EndedDto {
     commit_ts: Option<u64>,
     path: Option<&'static str>,
     total_ms: f64,
-    /// From `begin` until the commit began: the application's own time, and its reads.
+    /// From `begin` until the commit began: the application's own work, and its reads.
     work_ms: f64,
     prewrite_ms: f64,
     commit_ms: f64,
@@ -76,7 +77,7 @@ impl From<Ended> for EndedDto {
     }
 }
 
-/// Which transactions.
+/// A filter of transactions.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Filter {
     name: Option<String>,
@@ -111,7 +112,7 @@ pub(crate) async fn list(
     })
 }
 
-/// Which transaction.
+/// A request for one transaction.
 #[derive(Debug, Deserialize)]
 pub(crate) struct One {
     start_ts: u64,

@@ -1,8 +1,8 @@
-//! The age of a timestamp: samples of which timestamp was the newest at which moment.
+//! Estimates the age of timestamps from samples of the newest timestamp at known moments.
 //!
-//! The oracle's timestamps count up and say nothing about time. Whoever sees a timestamp that was
-//! just issued notes it here, at most every fifty milliseconds; the age of any other timestamp is
-//! that of the first sample which is not below it.
+//! The oracle's timestamps count up and contain no time. So the recorder samples each timestamp
+//! that was just issued, at most one in fifty milliseconds. The age of any other timestamp is the
+//! age of the first sample at or above it.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use percolator::Timestamp;
 use percolator::store::sync::locked;
 
-/// How far apart two samples are at least.
+/// The least time between two samples.
 const GAP: Duration = Duration::from_millis(50);
 /// How many samples are kept: at least ten minutes under load.
 const SAMPLES_MAX: usize = 12_000;
@@ -21,7 +21,7 @@ const SAMPLES_MAX: usize = 12_000;
 #[derive(Debug)]
 pub(crate) struct Clock {
     began: Instant,
-    /// Milliseconds after `began` from which on a sample is wanted.
+    /// The next sample is taken this many milliseconds after `began`.
     next_ms: AtomicU64,
     samples: Mutex<VecDeque<(Duration, Timestamp)>>,
 }
@@ -31,7 +31,8 @@ pub(crate) struct Clock {
 pub(crate) struct Age {
     /// Seconds.
     pub(crate) seconds: f64,
-    /// Whether it is older than this: it was issued before the first sample.
+    /// Whether `seconds` is only a lower bound, because the timestamp was issued before the first
+    /// sample.
     pub(crate) at_least: bool,
 }
 
@@ -42,7 +43,8 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Notes that a timestamp is the newest known one. Cheap where the last sample is young.
+    /// Takes a sample: this timestamp is the newest known one. Costs next to nothing soon after
+    /// the last sample.
     pub(crate) fn note(&self, newest: Timestamp) {
         self.note_at(self.began.elapsed(), newest);
     }
@@ -58,7 +60,8 @@ impl Clock {
             return;
         }
         if samples.len() >= SAMPLES_MAX {
-            // Every second of the older half goes: the past becomes coarser, not shorter.
+            // Every second sample of the older half is dropped: the past becomes coarser, not
+            // shorter.
             let half = samples.len() / 2;
             let mut index = 0;
             samples.retain(|_| {
@@ -69,7 +72,7 @@ impl Clock {
         samples.push_back((now, newest));
     }
 
-    /// How long ago a timestamp was issued; `None` before the first sample.
+    /// Returns how long ago a timestamp was issued; `None` before the first sample.
     pub(crate) fn age(&self, ts: Timestamp) -> Option<Age> {
         self.age_at(self.began.elapsed(), ts)
     }
@@ -79,7 +82,7 @@ impl Clock {
         let after = samples.partition_point(|(_, newest)| *newest < ts);
         let (taken, at_least) = match samples.get(after) {
             Some((taken, newest)) => (*taken, after == 0 && *newest > ts),
-            // Newer than the last sample.
+            // The timestamp was issued after the last sample, and counts as at most one gap old.
             None => (samples.back()?.0.max(now.saturating_sub(GAP)), false),
         };
         Some(Age { seconds: now.saturating_sub(taken).as_secs_f64(), at_least })
@@ -118,7 +121,7 @@ mod tests {
         assert!(locked(&clock.samples).len() <= SAMPLES_MAX);
         let now = Duration::from_millis(300 * SAMPLES_MAX as u64);
         let old = clock.age_at(now, ts(100)).unwrap();
-        // As coarse as the past has become: within 5 % of the age.
+        // Dropped samples make old ages coarser: they stay within 5 % of the age.
         assert!((old.seconds / (now.as_secs_f64() - 10.0) - 1.0).abs() < 0.05, "{old:?}");
         assert!(!old.at_least);
     }

@@ -1,5 +1,4 @@
-//! Where transactions get in each other's way: cells with conflicts and waits, and the last
-//! conflicts with the names of both transactions.
+//! Counts conflicts and waits by cell, and keeps the last conflicts with both transactions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -10,21 +9,22 @@ use percolator::store::sync::locked;
 
 use crate::cells::Place;
 
-/// How many cells are counted; beyond, all counts are halved and the zeros dropped.
+/// The most cells that are counted. When there are more, all counts are halved, and cells at zero
+/// are dropped.
 const CELLS_MAX: usize = 4_096;
-/// How many conflicts are kept.
+/// The most conflicts that are kept.
 const CONFLICTS_MAX: usize = 1_024;
 
 /// Conflicts and waits at one cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Heat {
-    /// Transactions that were aborted because of it.
+    /// Transactions that were aborted because of this cell.
     pub(crate) conflicts: u64,
-    /// Times a lock was found there.
+    /// How often a client found a lock there.
     pub(crate) waits: u64,
-    /// How long it was waited for, all together.
+    /// How long clients waited for locks there, all together.
     pub(crate) waited: Duration,
-    /// The lock that was found last, and how long that finder had waited then.
+    /// The lock that was found last, and how long its finder had waited by then.
     last: Option<(Timestamp, Duration)>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Clash {
     pub(crate) wall_ms: u64,
 }
 
-/// Cells by heat, and the last conflicts.
+/// Counts by cell, and the last conflicts.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
     cells: Mutex<BTreeMap<Place, Heat>>,
@@ -55,7 +55,8 @@ impl Contention {
                 heat.waited /= 2;
                 heat.conflicts + heat.waits > 0
             });
-            // All were equally hot: those that come first in order make room.
+            // No count fell to zero, because all cells were equally hot. The first cells in order
+            // are dropped.
             while cells.len() >= CELLS_MAX {
                 cells.pop_first();
             }
@@ -72,8 +73,9 @@ impl Contention {
         clashes.push_back(clash);
     }
 
-    /// Counts a lock that was found by somebody who has waited for it so long. Who waits finds it
-    /// again and again. Returns how much longer that was than when it was found last.
+    /// Counts a lock that a client found, and that it has waited for during `waited` so far. A
+    /// client that waits finds the same lock again and again. Returns the waiting time since the
+    /// lock was last found.
     pub(crate) fn wait(&self, cell: Place, lock_ts: Timestamp, waited: Duration) -> Duration {
         let mut longer = waited;
         self.heat(cell, |heat| {
@@ -89,7 +91,7 @@ impl Contention {
         longer
     }
 
-    /// The cells with the most conflicts and waits, the worst first.
+    /// Returns the cells with the most conflicts and waits, the worst first.
     pub(crate) fn hottest(&self, limit: usize) -> Vec<(Place, Heat)> {
         let cells = locked(&self.cells);
         let mut all: Vec<_> = cells.iter().collect();
@@ -97,7 +99,7 @@ impl Contention {
         all.into_iter().take(limit).map(|(cell, heat)| (cell.clone(), *heat)).collect()
     }
 
-    /// The last conflicts, the newest first.
+    /// Returns the last conflicts, the newest first.
     pub(crate) fn clashes(&self, limit: usize) -> Vec<Clash> {
         locked(&self.clashes).iter().rev().take(limit).cloned().collect()
     }

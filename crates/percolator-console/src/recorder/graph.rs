@@ -1,8 +1,9 @@
-//! The graph of columns and observers: what observers were seen to write.
+//! Learns which columns each observer writes, for the graph of columns and observers.
 //!
-//! The edge from a column to its observer is declared, and the store knows it. The edge from an
-//! observer to the columns that it writes is learnt here. A column that no observer watches counts
-//! with its family, so that an application with a column for each link has one node for all.
+//! The store knows the edges from columns to observers, because observers are registered. The
+//! edges from observers to the columns that they write are learned here. A column that no
+//! observer watches counts with its family. So an application with one column for each link has
+//! one node for all links.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -10,20 +11,20 @@ use std::sync::Mutex;
 use percolator::observe::Observed;
 use percolator::store::sync::locked;
 
-/// How many edges are kept.
+/// The most observers that are kept, and the most targets of each.
 const EDGES_MAX: usize = 4_096;
 
 /// A column, or a family, that an observer writes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) table: String,
-    /// The column's bytes if it is observed, else its family's.
+    /// The name of the column if an observer watches it, else the name of its family.
     pub(crate) column: Vec<u8>,
-    /// Whether `column` is a whole column.
+    /// Whether `column` names a column, and not a family.
     pub(crate) observed: bool,
 }
 
-/// The columns that observers were seen to write.
+/// The edges from observers to the columns that they were seen to write.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     inner: Mutex<Inner>,
@@ -32,12 +33,12 @@ pub(crate) struct Graph {
 #[derive(Debug, Default)]
 struct Inner {
     observed: BTreeMap<String, BTreeSet<Vec<u8>>>,
-    /// Cells written by an observer, by target.
+    /// How many cells each observer wrote, by target.
     edges: BTreeMap<String, BTreeMap<Target, u64>>,
 }
 
 impl Graph {
-    /// Learns which columns are observed.
+    /// Replaces the set of observed columns.
     pub(crate) fn declared(&self, observed: &[Observed]) {
         let mut inner = locked(&self.inner);
         inner.observed.clear();
@@ -47,7 +48,7 @@ impl Graph {
         }
     }
 
-    /// Counts a cell that an observer has written.
+    /// Counts cells that an observer has written.
     pub(crate) fn wrote<'c>(
         &self,
         observer: &str,
@@ -73,7 +74,7 @@ impl Graph {
         }
     }
 
-    /// The learnt edges, with the number of cells written over each.
+    /// Returns the learned edges, each with the number of cells written along it.
     pub(crate) fn edges(&self) -> Vec<(String, Target, u64)> {
         let inner = locked(&self.inner);
         let of = |(observer, targets): (&String, &BTreeMap<Target, u64>)| {

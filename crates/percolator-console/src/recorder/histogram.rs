@@ -1,16 +1,17 @@
-//! A histogram of durations that many threads count into without a lock.
+//! Counts durations in a histogram that many threads write without a lock.
 //!
-//! Buckets are log-linear: each power of two of microseconds is cut into sixteen parts, so that a
-//! quantile is at most 6 % too high. The shortest bucket ends at one microsecond, the longest holds
-//! everything above twelve days.
+//! Buckets are log-linear: each power of two of microseconds has sixteen buckets of equal width.
+//! So a quantile is at most 6 % too high. The shortest bucket ends at one microsecond, and the
+//! last one holds everything above twelve days.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Parts of a power of two, as a number of bits.
+/// The number of buckets in a power of two, as a number of bits.
 const PARTS_BITS: u32 = 4;
 const PARTS: u64 = 1 << PARTS_BITS;
-/// Buckets: sixteen below 16 microseconds, then sixteen for each power of two up to 2^40.
+/// The number of buckets: sixteen below 16 microseconds, then sixteen for each power of two up to
+/// 2^40.
 const BUCKETS: usize = (PARTS as usize) * 37;
 
 /// Counts of durations.
@@ -46,7 +47,7 @@ fn bucket_of(us: u64) -> usize {
     usize::try_from(index).unwrap_or(BUCKETS).min(BUCKETS - 1)
 }
 
-/// The first number of microseconds beyond a bucket.
+/// Returns the first number of microseconds above a bucket.
 fn end_of(bucket: usize) -> u64 {
     let (power, part) = (bucket as u64 / PARTS, bucket as u64 % PARTS);
     if power == 0 { part + 1 } else { (PARTS + part + 1) << (power - 1) }
@@ -74,17 +75,17 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// The number of durations.
+    /// Returns the number of durations.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The sum of all durations, in seconds.
+    /// Returns the sum of all durations, in seconds.
     pub(crate) fn sum_s(&self) -> f64 {
         self.sum_us as f64 / 1e6
     }
 
-    /// The counts since an earlier moment.
+    /// Returns the counts since an earlier moment.
     pub(crate) fn since(&self, earlier: &Counts) -> Counts {
         let pairs = self.buckets.iter().zip(&earlier.buckets);
         Counts {
@@ -93,7 +94,8 @@ impl Counts {
         }
     }
 
-    /// The duration below which the share `q` of all lies, in milliseconds; `None` without any.
+    /// Returns the duration below which the share `q` of all durations lies, in milliseconds.
+    /// Returns `None` if there are none.
     pub(crate) fn quantile_ms(&self, q: f64) -> Option<f64> {
         let count = self.count();
         if count == 0 {
@@ -110,8 +112,9 @@ impl Counts {
         None
     }
 
-    /// Counts up to each of these bounds, in seconds, cumulative, as Prometheus wants them without
-    /// the last. A duration in the bucket that holds a bound counts as below it.
+    /// Returns the cumulative counts up to each of these bounds, which are in seconds. This is
+    /// the form of Prometheus without the last bucket. A duration in the same bucket as a bound
+    /// counts as below the bound.
     pub(crate) fn cumulative(&self, bounds_s: &[f64]) -> Vec<u64> {
         let mut sums = vec![0; bounds_s.len()];
         for (bucket, n) in self.buckets.iter().enumerate().filter(|(_, n)| **n > 0) {

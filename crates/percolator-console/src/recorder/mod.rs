@@ -1,7 +1,8 @@
-//! The recorder: what a client's events add up to.
+//! Counts and keeps the events of a client, for the console and `/metrics`.
 //!
-//! It is a [`Watch`]: give it to [`Options::watch`](percolator::Options::watch) when you open the
-//! database. It keeps everything in memory, bounded, and begins anew with the process.
+//! The recorder is a [`Watch`]: give it to [`Options::watch`](percolator::Options::watch) when
+//! you open the database. It keeps everything in memory, bounded, and starts empty with the
+//! process.
 
 mod clock;
 mod contention;
@@ -27,7 +28,7 @@ pub(crate) use histogram::{Counts, Histogram};
 pub(crate) use names::{ByName, Names, UNNAMED};
 pub(crate) use recent::{Ended, Recent};
 
-/// One of so many ordinary commits is kept in the list of recent transactions.
+/// The list of recent transactions keeps one of this many ordinary commits.
 const KEPT_ONE_OF: u64 = 16;
 
 /// Counts, durations and recent events of one client, for [`Console`](crate::Console) and

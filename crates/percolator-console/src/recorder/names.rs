@@ -1,4 +1,4 @@
-//! Counts by name: of transactions, and of observers.
+//! Counts transactions, or runs of observers, by name.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::recorder::Histogram;
 
-/// How many names are counted apart; all others are one.
+/// The most names with counts of their own; all others share the name [`OTHER`].
 const NAMES_MAX: usize = 64;
 /// The name of all names beyond [`NAMES_MAX`].
 pub(crate) const OTHER: &str = "other";
@@ -22,7 +22,7 @@ pub(crate) struct ByName {
     pub(crate) conflicts: AtomicU64,
     pub(crate) duration: Histogram,
     pub(crate) delay: Histogram,
-    /// Microseconds at work.
+    /// How many microseconds the observer has worked.
     pub(crate) busy: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The counts of a name.
+    /// Returns the counts of a name, and adds the name if it is new.
     pub(crate) fn of(&self, name: &str) -> Arc<ByName> {
         let found = |names: &BTreeMap<Arc<str>, Arc<ByName>>| {
             let full = names.len() >= NAMES_MAX;
@@ -46,7 +46,7 @@ impl Names {
         if let Some(counts) = found(&names) {
             return counts;
         }
-        // The last place is for all others.
+        // The last place is for [`OTHER`].
         let name: Arc<str> = if names.len() + 1 >= NAMES_MAX { OTHER } else { name }.into();
         let fresh = || {
             Arc::new(ByName {
@@ -62,7 +62,7 @@ impl Names {
         names.entry(name.clone()).or_insert_with(fresh).clone()
     }
 
-    /// All names with their counts, in order.
+    /// Returns all names with their counts, in order.
     pub(crate) fn all(&self) -> Vec<Arc<ByName>> {
         self.of.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

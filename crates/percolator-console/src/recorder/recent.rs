@@ -1,6 +1,6 @@
-//! The transactions that are worth a look: the slowest, the failed, and one of sixteen of the rest.
+//! Keeps single transactions in memory: the slowest, the failed, and one of sixteen of the rest.
 //!
-//! Each list is a ring of a fixed length. They are kept in memory and begin anew with the process.
+//! Each list has a fixed length, and starts empty with the process.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,13 +12,13 @@ use percolator::store::sync::locked;
 use crate::cells::Place;
 use crate::recorder::wall_ms;
 
-/// How many transactions are kept that committed.
+/// The most sampled commits that are kept.
 const COMMITTED_MAX: usize = 2_048;
-/// How many are kept that failed.
+/// The most failed transactions that are kept.
 const FAILED_MAX: usize = 1_024;
-/// How many of the slowest are kept.
+/// The most slow transactions that are kept.
 const SLOWEST_MAX: usize = 128;
-/// For how long a slow transaction stays among the slowest.
+/// How long a slow transaction stays in the list.
 const SLOW_FOR: Duration = Duration::from_secs(15 * 60);
 
 /// A transaction that has ended.
@@ -32,10 +32,10 @@ pub(crate) struct Ended {
     pub(crate) total: Duration,
     pub(crate) prewrite: Duration,
     pub(crate) commit: Duration,
-    /// How many cells it wrote, and the first of them.
+    /// How many cells it wrote; the next field is the first of them.
     pub(crate) cells: usize,
     pub(crate) first: Option<Place>,
-    /// The change that it handled, if it was an observer's.
+    /// The cell whose change it handled, if an observer ran it.
     pub(crate) cause: Option<Place>,
     /// Why it did not commit.
     pub(crate) error: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Ended {
     pub(crate) wall_ms: u64,
 }
 
-/// The rings.
+/// The three lists.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     committed: Mutex<VecDeque<Ended>>,
@@ -51,7 +51,7 @@ pub(crate) struct Recent {
     slowest: Mutex<Slowest>,
 }
 
-/// The slowest, the quickest of them last.
+/// The slowest transactions, in order of their duration, the longest first.
 #[derive(Debug, Default)]
 struct Slowest {
     ended: Vec<Ended>,
@@ -66,7 +66,7 @@ fn push(ring: &Mutex<VecDeque<Ended>>, ended: Ended, max: usize) {
 }
 
 impl Recent {
-    /// Whether a commit of this duration would be among the slowest.
+    /// Whether a commit of this duration belongs to the slowest.
     pub(crate) fn is_slow(&self, total: Duration) -> bool {
         let slowest = locked(&self.slowest);
         slowest.ended.len() < SLOWEST_MAX
@@ -90,7 +90,7 @@ impl Recent {
         slowest.ended.truncate(SLOWEST_MAX);
     }
 
-    /// The slowest of the last quarter of an hour, the slowest first.
+    /// Returns the slowest transactions of the last quarter of an hour, the slowest first.
     pub(crate) fn slowest(&self, limit: usize) -> Vec<Ended> {
         self.slowest_at(wall_ms(), limit)
     }
@@ -102,17 +102,17 @@ impl Recent {
         slowest.ended.iter().take(limit).cloned().collect()
     }
 
-    /// Those that failed, the newest first.
+    /// Returns the transactions that failed, the newest first.
     pub(crate) fn failures(&self, limit: usize) -> Vec<Ended> {
         locked(&self.failed).iter().rev().take(limit).cloned().collect()
     }
 
-    /// Those that committed and were sampled, the newest first.
+    /// Returns the sampled transactions that committed, the newest first.
     pub(crate) fn commits(&self, limit: usize) -> Vec<Ended> {
         locked(&self.committed).iter().rev().take(limit).cloned().collect()
     }
 
-    /// The transaction with this start timestamp, if it was kept.
+    /// Returns the transaction with this start timestamp, if it was kept.
     pub(crate) fn find(&self, start_ts: Timestamp) -> Option<Ended> {
         let of = |ring: &Mutex<VecDeque<Ended>>| {
             locked(ring).iter().rev().find(|ended| ended.start_ts == start_ts).cloned()

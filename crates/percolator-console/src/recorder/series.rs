@@ -1,4 +1,4 @@
-//! Fifteen minutes of rates and quantiles, a point each second.
+//! Keeps rates and quantiles of the last fifteen minutes, one point for each second.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::recorder::{Counts, Recorder, read, wall_ms};
 
-/// How many points are kept.
+/// The most points that are kept.
 const POINTS_MAX: usize = 900;
 
-/// Rates and quantiles of the second before a moment.
+/// Rates and quantiles of the second before `wall_ms`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Point {
     /// Milliseconds since 1970.
@@ -30,7 +30,7 @@ pub(crate) struct Point {
     pub(crate) waiting: u64,
 }
 
-/// The counters at a moment.
+/// The counters of the recorder at one moment.
 #[derive(Debug, Default)]
 struct Seen {
     commits: u64,
@@ -55,7 +55,7 @@ impl Seen {
     }
 }
 
-/// The points, and what was seen last.
+/// The points, and the counters at the last of them.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     inner: Mutex<Inner>,
@@ -100,7 +100,7 @@ impl Series {
         inner.last = Some((now, seen));
     }
 
-    /// The points of the last `window`, the oldest first.
+    /// Returns the points of the last `window`, the oldest first.
     pub(crate) fn window(&self, window: Duration) -> Vec<Point> {
         let seconds = usize::try_from(window.as_secs()).unwrap_or(usize::MAX).max(1);
         let inner = locked(&self.inner);

@@ -1,4 +1,4 @@
-//! The files of the console, as they lie in `assets/`: hand-written ES modules, and two libraries.
+//! Serves the files of the console from `assets/`: hand-written ES modules, and two libraries.
 //!
 //! Nothing is built or bundled, so building this crate needs no other tool than cargo. A debug
 //! build reads the files of `PERCOLATOR_CONSOLE_ASSETS` instead, if that names a directory.

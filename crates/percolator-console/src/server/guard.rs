@@ -1,4 +1,4 @@
-//! The rules that each request passes before its route is looked at.
+//! Checks the rules that each request must pass before its route runs.
 //!
 //! | threat | rule |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The HTTP server: the table of routes, and what surrounds each of them.
+//! Runs the HTTP server: the table of routes, and the checks and bounds around each route.
 
 pub(crate) mod assets;
 pub(crate) mod guard;

@@ -1,6 +1,6 @@
-//! A POST that arrives twice is done once: its request id is remembered with its answer.
+//! Runs each POST once, also if it arrives twice: remembers the answer by request id.
 //!
-//! A browser repeats a request when a connection breaks before the answer has come.
+//! A browser repeats a request if the connection breaks before the answer arrives.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use percolator::store::sync::locked;
 
-/// How many answers are remembered.
+/// The most answers that are remembered.
 const ANSWERS_MAX: usize = 1_000;
 /// The longest request id.
 pub(crate) const ID_BYTES_MAX: usize = 64;
@@ -19,7 +19,7 @@ pub(crate) const ID_BYTES_MAX: usize = 64;
 /// An answer, as it was sent.
 pub(crate) type Answer = (StatusCode, Bytes);
 
-/// An answer that may still be on its way.
+/// An answer that may not be ready yet.
 type Coming = Shared<BoxFuture<'static, Answer>>;
 
 /// The answers to the last requests.
@@ -35,9 +35,9 @@ struct Inner {
 }
 
 impl Once {
-    /// The answer to the request of this id: that of `work`, which runs for the first of them, and
-    /// to its end also if nobody waits for it any more. Another one that comes meanwhile waits for
-    /// the same answer.
+    /// Returns the answer to the request with this id. The first request with an id runs `work`,
+    /// and `work` ends even if every client has gone. A repeated request waits for the same
+    /// answer.
     pub(crate) async fn answer(
         &self,
         id: &str,
@@ -102,7 +102,7 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             (StatusCode::OK, Bytes::from_static(b"first"))
         };
-        // Polled once, and dropped before there is an answer.
+        // The first call is polled once, and dropped before its answer is ready.
         assert!(once.answer("a", work).now_or_never().is_none());
         go.send(()).unwrap();
         let again = async { (StatusCode::OK, Bytes::from_static(b"second")) };

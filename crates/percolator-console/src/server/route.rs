@@ -1,4 +1,4 @@
-//! A route: its path, its class, and what answers.
+//! Defines a route: its path, its class, and its handlers.
 
 use axum::routing::MethodRouter;
 

@@ -1,5 +1,5 @@
-//! The oracles' records of a store that no process serves: that of an embedded database, or of each
-//! database among a table server's tables.
+//! Reads and raises the oracles' records of a store that no process serves. An embedded database
+//! has one record; each database among a table server's tables has its own.
 
 use anyhow::Context as _;
 use bigtable::{Store, Timestamp};

@@ -1,4 +1,4 @@
-//! `cluster down`.
+//! `cluster down`: ends the processes of a local cluster.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use super::process;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 
-/// How long processes may take to end what they are at.
+/// How long processes may take to finish their work before they are killed.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
-/// How often that is looked for.
+/// How often the command looks whether they have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// End the processes of a cluster: the workers first, the table server last. Its data stays.
@@ -31,7 +31,8 @@ impl Down {
         let _alone = place.lock()?;
         let mut roles = plan.roles();
         roles.reverse();
-        // Whoever needs another process ends before it.
+        // A process ends before the processes that it needs: workers, then oracles, then the
+        // table server.
         for together in
             roles.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b))
         {
@@ -41,7 +42,7 @@ impl Down {
     }
 }
 
-/// Ends processes, by force those that take too long.
+/// Asks processes to end, and kills those that take longer than [`DRAIN_MAX`].
 async fn end(context: &Context, place: &Place, roles: &[Role]) -> anyhow::Result<()> {
     let mut left = Vec::new();
     for role in roles {

@@ -1,13 +1,14 @@
-//! `cluster up|status|down`: a table server, two oracles and workers as processes of this machine.
+//! `cluster up|status|down`: runs a table server, two oracles and workers as processes of this
+//! machine.
 //!
 //! ```text
-//!   plan.rs     what the cluster consists of, kept in its directory
-//!   process.rs  one process: starting it, whether it lives, ending it
+//!   plan.rs     the plan of a cluster, kept in its directory
+//!   process.rs  one process: starting it, checking whether it lives, ending it
 //!   up.rs  status.rs  down.rs
 //! ```
 //!
-//! Nobody watches over the processes: `up` starts what does not run, so whoever wants a dead one
-//! back runs it again.
+//! Nothing restarts a process that dies. `up` starts every process that does not run, so run `up`
+//! again to bring a dead one back.
 
 mod down;
 mod plan;

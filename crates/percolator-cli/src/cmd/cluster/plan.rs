@@ -1,9 +1,10 @@
-//! What a cluster consists of, kept in its directory from the first `up` on.
+//! Holds the plan of a cluster: its processes, addresses and settings. The first `up` writes the
+//! plan to the directory of the cluster, and later commands read it there.
 //!
 //! ```text
 //!   cluster.json       this plan          percolator.toml    the settings for clients and workers
 //!   table/  search/    data               run/ROLE           process number, locked while it lives
-//!   log/ROLE           what it says       cluster.lock       held by `up` and `down`
+//!   log/ROLE           its output         cluster.lock       held by `up` and `down`
 //! ```
 
 use std::fmt;
@@ -18,12 +19,12 @@ use crate::cmd::config;
 use crate::cmd::worker::{THREADS, set_locks};
 use crate::exit::Failure;
 
-/// How many oracles: one leads, one stands by.
+/// How many oracles a cluster has: one leads, one stands by.
 const ORACLES: usize = 2;
-/// Most workers of one cluster.
+/// The most workers of one cluster.
 pub(super) const WORKERS_MAX: u16 = 64;
 
-/// What to run.
+/// The processes of a cluster, and their settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
@@ -60,10 +61,10 @@ impl fmt::Display for Role {
 }
 
 impl Plan {
-    /// A plan with free ports of this machine.
+    /// Makes a plan with free ports of this machine.
     pub(super) fn new(store: Option<&str>, locks: &str) -> anyhow::Result<Plan> {
         let ports = ORACLES + usize::from(store.is_none());
-        // All at once, so that no two are the same.
+        // Holds all ports at the same time, so that no two are the same.
         let listeners: Vec<TcpListener> =
             (0..ports).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
         let mut free: Vec<SocketAddr> =
@@ -72,7 +73,8 @@ impl Plan {
         let table = free.first().copied();
         let store = match (table, store) {
             (Some(table), _) => format!("bigtable://{table}/percolator/cluster"),
-            // With the host and port of an emulator that only this environment knows.
+            // A URL without host and port takes those of `BIGTABLE_EMULATOR_HOST`. The plan must
+            // contain them, because the processes do not get this environment.
             (None, store) => StoreAddress::from_env(store.unwrap_or_default())?.to_string(),
         };
         let mut settings = Config::default();
@@ -82,7 +84,7 @@ impl Plan {
         Ok(Plan { table, store, oracles, locks, workers, threads, durability })
     }
 
-    /// All its processes, in the order in which they are started.
+    /// Returns all processes, in the order in which they are started.
     pub(super) fn roles(&self) -> Vec<Role> {
         let mut roles: Vec<Role> = self.table.iter().map(|_| Role::Table).collect();
         roles.extend((0..self.oracles.len()).map(Role::Oracle));
@@ -90,7 +92,7 @@ impl Plan {
         roles
     }
 
-    /// Where a process listens, if it does.
+    /// Returns the address at which a process listens, if it listens at all.
     pub(super) fn address(&self, role: Role) -> Option<SocketAddr> {
         match role {
             Role::Table => self.table,
@@ -99,7 +101,7 @@ impl Plan {
         }
     }
 
-    /// The settings for clients, in TOML.
+    /// Returns the settings for clients, in TOML.
     pub(super) fn settings(&self, place: &Place) -> anyhow::Result<String> {
         let mut settings = Config::default();
         let oracles: Vec<String> = self.oracles.iter().map(ToString::to_string).collect();
@@ -123,7 +125,7 @@ impl Plan {
 pub(super) struct Place(PathBuf);
 
 impl Place {
-    /// The directory of a cluster that is there, or may be made.
+    /// Returns the directory of a cluster, which may be new or empty.
     pub(super) fn at(dir: &Path) -> anyhow::Result<Place> {
         let place = Place(dir.to_owned());
         let there = dir.is_dir() && fs::read_dir(dir)?.next().is_some();
@@ -136,7 +138,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Makes its directories.
+    /// Creates the subdirectories.
     pub(super) fn make(&self) -> anyhow::Result<()> {
         for sub in ["run", "log"] {
             fs::create_dir_all(self.0.join(sub))?;
@@ -144,7 +146,7 @@ impl Place {
         Ok(())
     }
 
-    /// The directory of a cluster that must be there, and its plan.
+    /// Returns the directory and the plan of an existing cluster.
     pub(super) fn find(dir: &Path) -> anyhow::Result<(Place, Plan)> {
         let place = Place(dir.to_owned());
         match place.plan()? {
@@ -176,7 +178,7 @@ impl Place {
         self.0.join("cluster.json")
     }
 
-    /// The plan, if there is one.
+    /// Reads the plan, if there is one.
     pub(super) fn plan(&self) -> anyhow::Result<Option<Plan>> {
         let file = self.plan_file();
         let text = match fs::read_to_string(&file) {
@@ -196,7 +198,7 @@ impl Place {
         })
     }
 
-    /// Keeps the plan, and what clients need of it.
+    /// Writes the plan, and the settings that clients need.
     pub(super) fn keep(&self, plan: &Plan) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(plan)?;
         for (file, text) in [(self.settings_file(), plan.settings(self)?), (self.plan_file(), text)]
@@ -208,7 +210,7 @@ impl Place {
         Ok(())
     }
 
-    /// Keeps others from starting or ending the cluster at the same time.
+    /// Locks the cluster, so that no other command starts or ends it at the same time.
     pub(super) fn lock(&self) -> anyhow::Result<File> {
         let file = File::create(self.0.join("cluster.lock"))?;
         file.try_lock().map_err(|_| {

@@ -1,9 +1,11 @@
-//! One process of a cluster.
+//! Starts, checks and ends one process of a cluster.
 //!
-//! Its file in `run/` is its standard input, locked before it starts: the lock is shared by whoever
-//! has the file open by inheritance, so it stands as long as the process lives and goes with it,
-//! however it ends. The file holds the process number, and is empty until that is known: no number
-//! of an earlier process is taken for that of a living one.
+//! The process has a file in `run/`, which is its standard input. Its starter locks this file
+//! before it starts the process. The process inherits the open file, and the lock with it. So the
+//! file stays locked exactly as long as the process lives, however it ends.
+//!
+//! The file holds the process number. The starter empties the file first, so the number of an
+//! earlier process is never taken for that of a living one.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,23 +15,24 @@ use std::time::{Duration, Instant};
 use super::plan::{Place, Role};
 use crate::exit::{Exit, Failure};
 
-/// How long a process may take to say that it is ready.
+/// How long a process may take to report that it is ready.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// How often that is looked for.
+/// How often a wait looks at the file or the log again.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long a process's number may take to be written, or a look at its file to end.
+/// How long a starter may take to write a process's number, or another command to look at the
+/// file.
 const NUMBER_MAX: Duration = Duration::from_secs(1);
-/// How much of a log is shown when a process has died.
+/// How much of its log an error shows when a process has died.
 const TAIL_BYTES: u64 = 2_000;
 
-/// A process that was started, and what its log held before.
+/// A process that was started, and the length of its log before.
 #[derive(Debug)]
 pub(super) struct Started {
     role: Role,
     log_from: u64,
 }
 
-/// The number of a process, if it lives.
+/// Returns the number of a process, if it lives.
 pub(super) fn pid(place: &Place, role: Role) -> anyhow::Result<Option<u32>> {
     let mut file = match File::open(place.run(role)) {
         Ok(file) => file,
@@ -49,7 +52,7 @@ pub(super) fn pid(place: &Place, role: Role) -> anyhow::Result<Option<u32>> {
         if let Ok(pid) = text.trim().parse() {
             return Ok(Some(pid));
         }
-        // Its starter is about to write the number.
+        // The starter of this process is about to write the number.
         if begun.elapsed() > NUMBER_MAX {
             return Err(Failure::error(
                 Exit::Unreachable,
@@ -64,8 +67,8 @@ pub(super) fn pid(place: &Place, role: Role) -> anyhow::Result<Option<u32>> {
     }
 }
 
-/// Locks the file of a process that does not run. Whoever looks at it meanwhile holds it for a
-/// moment.
+/// Locks the file of a process that does not run. Another command that looks at the file at this
+/// moment holds a lock briefly, so this function tries again.
 fn lock(run: &File, role: Role) -> anyhow::Result<()> {
     let begun = Instant::now();
     while let Err(error) = run.try_lock() {
@@ -80,7 +83,7 @@ fn lock(run: &File, role: Role) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a process of this very program, which goes on when this one ends.
+/// Starts a process of this program, which goes on after this one has ended.
 pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Result<Started> {
     let mut run = OpenOptions::new()
         .read(true)
@@ -95,8 +98,8 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
     let mut command = Command::new(std::env::current_exe()?);
     command.args(args).stdin(Stdio::from(run.try_clone()?)).stderr(Stdio::from(log.try_clone()?));
     command.stdout(Stdio::from(log));
-    // The cluster's own settings alone say where everything is: a worker on another store with
-    // these oracles' timestamps would do damage there.
+    // The process takes all addresses from the cluster's own settings. A worker on another store
+    // with timestamps of these oracles would damage that store.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PERCOLATOR_") {
             command.env_remove(name);
@@ -104,7 +107,7 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
     }
     #[cfg(unix)]
     {
-        // Not in the terminal's group: Ctrl-C there is for other commands.
+        // A process group of its own: Ctrl-C in the terminal does not end it.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
     }
     let child = command.spawn()?;
@@ -113,13 +116,15 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
 }
 
 impl Started {
-    /// Waits for the line that the process prints when it serves.
+    /// Waits for the line that the process prints when it is ready to serve.
     pub(super) async fn ready(&self, place: &Place) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            // In this order: what it says before it dies is seen.
+            // First whether it lives, then the log: this way the last words of a process that
+            // dies are read.
             let alive = pid(place, self.role)?.is_some();
-            // Whoever fails says so, too, and may take a moment to end.
+            // A process that fails prints a line with `error: `, too, and may live a moment
+            // longer.
             let said = self.said(place)?;
             if alive
                 && said.lines().any(|line| !line.starts_with("error: "))
@@ -145,7 +150,7 @@ impl Started {
         }
     }
 
-    /// The last of what it has said since it was started.
+    /// Returns the end of what the process has printed since it was started.
     fn said(&self, place: &Place) -> anyhow::Result<String> {
         let mut log = File::open(place.log(self.role))?;
         let from = self.log_from.max(log.metadata()?.len().saturating_sub(TAIL_BYTES));
@@ -156,7 +161,7 @@ impl Started {
     }
 }
 
-/// Asks a process to end, or ends it; nothing if it has ended.
+/// Asks a process to end, or kills it with `force`. Does nothing if it has ended.
 #[cfg(unix)]
 pub(super) fn signal(place: &Place, role: Role, force: bool) -> anyhow::Result<()> {
     use rustix::process::{Pid, Signal, kill_process};
@@ -169,7 +174,7 @@ pub(super) fn signal(place: &Place, role: Role, force: bool) -> anyhow::Result<(
     }
 }
 
-/// Asks a process to end, or ends it; nothing if it has ended.
+/// Refuses: there are no signals on this system. Does nothing if the process has ended.
 #[cfg(not(unix))]
 pub(super) fn signal(place: &Place, role: Role, _force: bool) -> anyhow::Result<()> {
     match pid(place, role)? {

@@ -1,4 +1,4 @@
-//! `cluster status`.
+//! `cluster status`: shows which processes of a local cluster run, and which oracle leads.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::Column;
 
-/// How long the store may take to say who leads.
+/// How long the store may take to return the leading oracle.
 const LEADER_MAX: Duration = Duration::from_secs(3);
 
 /// Show which processes of a cluster run, and which oracle leads.
 ///
-/// Exit status 1 if one does not run or no oracle leads.
+/// Exit status 1 if a process does not run or no oracle leads.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator cluster status --json --data D")]
@@ -36,7 +36,7 @@ impl Status {
     }
 }
 
-/// Prints the state of a cluster; returns whether all is well.
+/// Prints the state of a cluster. Returns true if every process runs and an oracle leads.
 pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyhow::Result<bool> {
     let leader = leader(place).await;
     let mut well = leader.as_ref().is_ok_and(Option::is_some);
@@ -86,9 +86,9 @@ pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyho
     Ok(well)
 }
 
-/// Where the oracle that leads listens, as the store says.
+/// Returns the address of the leading oracle, as the store has it.
 async fn leader(place: &Place) -> anyhow::Result<Option<String>> {
-    // Whatever the environment says: this cluster is meant.
+    // The environment may name another cluster: only the settings of this one are read.
     let mut config = Config::default();
     config.add_file(&place.settings_file()).map_err(config::with_advice)?;
     let ask = async {

@@ -1,4 +1,4 @@
-//! `cluster up`.
+//! `cluster up`: starts the processes of a local cluster that do not run.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

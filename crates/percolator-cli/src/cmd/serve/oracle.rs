@@ -1,4 +1,4 @@
-//! `serve oracle`: timestamps for many processes.
+//! `serve oracle`: issues timestamps to many processes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,8 +24,8 @@ use crate::store::{Durability, listen_at};
 
 /// Serve timestamps, or stand by to do so.
 ///
-/// Of all processes over one store one leads; another takes over within three seconds of its end,
-/// at once if it was stopped by Ctrl-C or SIGTERM. Timestamps never go back.
+/// Exactly one process over a store leads. Another one takes over within three seconds of its
+/// end, or at once if Ctrl-C or SIGTERM stopped it. Timestamps never go back.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve oracle --listen 127.0.0.1:7070 --store bigtable://127.0.0.1:8086/p/i")]

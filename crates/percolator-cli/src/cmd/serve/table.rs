@@ -1,4 +1,4 @@
-//! `serve table`: Bigtable's public API over a directory.
+//! `serve table`: serves Bigtable's public API from a directory.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -90,7 +90,7 @@ impl Table {
         let (stopping, stopped) = tokio::sync::oneshot::channel();
         let interrupt = context.interrupt.clone();
         let stop = async move {
-            // One that cannot be told to end serves on until it is killed.
+            // Without a handler of signals the server serves until it is killed.
             if asked_to_end(&interrupt).await.is_err() {
                 std::future::pending::<()>().await;
             }

@@ -1,4 +1,4 @@
-//! The certificates of a server, or its permission to do without.
+//! Takes the certificates of a server from the command line, or its permission to serve without.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,21 +13,22 @@ pub(crate) struct TlsArgs {
     /// The certificate of the authority that signs all others of the cluster, in PEM.
     #[arg(long, value_name = "FILE", requires_all = ["tls_certificate", "tls_key"])]
     tls_authority: Option<PathBuf>,
-    /// This process's certificate: it names the role, such as oracle.percolator.internal or
+    /// The certificate of this process. It names the role, such as oracle.percolator.internal or
     /// table.percolator.internal.
     #[arg(long, value_name = "FILE", requires = "tls_authority")]
     tls_certificate: Option<PathBuf>,
-    /// The certificate's key.
+    /// The private key of the certificate.
     #[arg(long, value_name = "FILE", requires = "tls_authority")]
     tls_key: Option<PathBuf>,
-    /// Listen in plain text beyond this machine: whoever reaches the port can do what a client can.
+    /// Listen in plain text beyond this machine: anyone who reaches the port can do what a client
+    /// can.
     #[arg(long, conflicts_with = "tls_authority")]
     pub(crate) insecure: bool,
 }
 
 impl TlsArgs {
-    /// The certificates, if there are any; without them the address must be on this machine, unless
-    /// anything is allowed.
+    /// Reads the certificates, if there are any. Without certificates the address must be on this
+    /// machine, unless `--insecure` allows any address.
     pub(crate) fn for_listener(&self, address: SocketAddr) -> Result<Option<Tls>, Error> {
         let files = (&self.tls_authority, &self.tls_certificate, &self.tls_key);
         if let (Some(authority), Some(certificate), Some(key)) = files {

@@ -1,4 +1,4 @@
-//! What asks an index: search, a page, a cluster, the whole in numbers.
+//! `webindex search|page|cluster|stats`: reads an index and changes nothing in it.
 
 use clap::Args;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::store::StoreArgs;
 /// Search titles, anchors and texts.
 ///
 /// Only the search index is read, so a search works while other commands change the store. Pages
-/// that wait to be indexed are found once they are.
+/// that wait to be indexed are not found yet.
 #[derive(Debug, Args)]
 #[command(after_help = "Queries:
   fresh fish                 pages with both words, in any of their English forms
@@ -28,7 +28,7 @@ use crate::store::StoreArgs;
 Example:
   percolator webindex search 'borrow checker' --limit 5 --data D")]
 pub(crate) struct Search {
-    /// What to look for; see below.
+    /// The query; see below.
     #[arg(allow_hyphen_values = true)]
     query: String,
     /// Show at most this many pages.
@@ -53,7 +53,7 @@ impl Search {
     }
 }
 
-/// Prints what a search found, and how much there is.
+/// Prints the hits of a search, and how many pages match.
 fn print_found(out: Out, found: &Found) -> std::io::Result<()> {
     let Found { total, offset, hits } = found;
     if *total == 0 || !hits.is_empty() {
@@ -211,7 +211,7 @@ impl Stats {
     }
 }
 
-/// Prints an index in numbers.
+/// Prints the counts of an index.
 pub(crate) fn print_stats(out: Out, stats: &IndexStats) -> std::io::Result<()> {
     let rows = [
         ("pages", stats.pages as u64),

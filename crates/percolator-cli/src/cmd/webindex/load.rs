@@ -1,4 +1,4 @@
-//! What changes the pages of an index: load and remove.
+//! `webindex load|remove`: changes the pages of an index.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ const NAMED_MAX: usize = 10;
 
 /// Load a directory of HTML, one transaction for each page.
 ///
-/// Files whose names end in .html, .htm or .xhtml are pages, and symlinks are further URLs. Files
-/// that are empty, too large, not HTML or ask not to be indexed are counted and named, and the load
-/// goes on; a page that was stored from such a file is removed. A page whose file cannot be read
-/// stays as it is. Loading again continues a load that was cut short, and leaves alone pages that
-/// have not changed.
+/// Files whose names end in .html, .htm or .xhtml are pages, and symlinks are further URLs. A
+/// file that is empty, too large, not HTML or asks not to be indexed is counted and named. A page
+/// that was stored from such a file is removed. A page whose file cannot be read stays as it is.
+/// The load then goes on. Loading again continues a load that was cut short, and leaves alone
+/// pages that have not changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator webindex load site/ --base https://example.org/ --data D
@@ -46,9 +46,9 @@ pub(crate) struct Load {
     /// Load at most this many pages a second.
     #[arg(long, value_name = "PAGES")]
     rate: Option<f64>,
-    /// After loading, remove the stored pages below the base URL whose files are gone. None is
-    /// removed, and the exit status is 1, if the directory was not read as a whole, holds no page,
-    /// or more than a tenth of the stored pages would go.
+    /// After loading, remove the stored pages below the base URL whose files are gone. No page is
+    /// removed, and the exit status is 1, if the directory was not read completely or holds no
+    /// page. The same holds if more than a tenth of the stored pages would go.
     #[arg(long)]
     mirror: bool,
     /// With --mirror: remove the pages also if they are more than a tenth.

@@ -1,4 +1,4 @@
-//! `webindex`: the paper's application, an incremental web index.
+//! `webindex`: runs the paper's application, an incremental web index.
 
 mod ask;
 mod load;
@@ -45,7 +45,8 @@ impl Webindex {
             Webindex::Search(_) | Webindex::Page(_) | Webindex::Cluster(_) | Webindex::Stats(_) => {
                 Elsewhere::Reads
             }
-            // They change or read the whole index, and wait for observers that run beside them.
+            // These commands change or read the whole index, and wait for observers of their own
+            // process.
             Webindex::Load(_)
             | Webindex::Remove(_)
             | Webindex::Rank(_)
@@ -56,7 +57,7 @@ impl Webindex {
     }
 
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        // A process that runs the command for another one keeps its memory as it is.
+        // A process that runs the command for another one keeps its own setting of memory.
         if asked::current().is_none() {
             use_small_pages();
         }
@@ -75,11 +76,11 @@ impl Webindex {
     }
 }
 
-/// Has the system give this process its memory in small pages. A load holds each text for a moment
-/// only, on changing threads: clearing huge pages for it takes a tenth of the load's CPU time, and
-/// the process a third more memory.
+/// Has the system give this process its memory in small pages. A load holds each text only for a
+/// moment, on changing threads. With huge pages, clearing them would take a tenth of the load's
+/// CPU time, and the process a third more memory.
 fn use_small_pages() {
-    // Without it the process is just as right.
+    // A failure costs speed and memory, and nothing else.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }

@@ -1,4 +1,4 @@
-//! Opening a web index, with its observers running.
+//! Opens a web index, with its observers running where they belong.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use crate::exit::Failure;
 use crate::owner::asked;
 use crate::store::{Place, StoreArgs, check_there, in_batches};
 
-/// Size of the store's cache in bytes, half of the default: the search index and the loader's
-/// queues need memory too, and a load reads little twice.
+/// Size of the store's cache in bytes, half of the default. The search index and the loader's
+/// queues need memory too, and a load seldom reads anything twice.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// An open index.
+/// The functions that open a web index.
 #[derive(Debug)]
 pub struct Index;
 
@@ -25,7 +25,8 @@ pub(crate) async fn is_in(db: &Percolator) -> anyhow::Result<bool> {
 }
 
 impl Index {
-    /// Opens the index in a store, to load into it; creates both if they are not there.
+    /// Opens the index in a store, to load pages into it. Creates store and index if they do not
+    /// exist.
     pub(crate) async fn open(store: &StoreArgs) -> anyhow::Result<WebIndex> {
         let (store, mut place) = (store.with_cache(CACHE_BYTES), store.place()?);
         if let Place::Cluster(config) = &mut place {
@@ -34,7 +35,7 @@ impl Index {
         Index::at(store.open_at(&place).await?, &place).await
     }
 
-    /// Opens an index that must be there.
+    /// Opens an index that must exist.
     pub(crate) async fn open_existing(store: &StoreArgs) -> anyhow::Result<WebIndex> {
         let (store, place) = (store.with_cache(CACHE_BYTES), store.place()?);
         let db = store.open_existing_at(&place).await?;
@@ -44,11 +45,12 @@ impl Index {
         Index::at(db, &place).await
     }
 
-    /// Opens the index in a store that is open: in a cluster other processes run its observers.
+    /// Opens the index in an open store. In a directory its observers run here, in a cluster in
+    /// other processes.
     pub(crate) async fn at(db: Percolator, place: &Place) -> anyhow::Result<WebIndex> {
         if let Some(asked) = asked::current() {
-            // Its observers run in this process already, or in none. They alone make a search
-            // index.
+            // The observers run in this process already, or in none. Only they create a search
+            // index, so an index that does not exist yet is left out.
             let dir = asked.dir().join(SEARCH_DIR);
             let search = SearchIndex::open_existing(&dir).is_ok().then_some(dir);
             return Ok(WebIndex::connect(db, search.as_deref()).await?);
@@ -59,14 +61,15 @@ impl Index {
         }
     }
 
-    /// Opens the index in a directory that is open, with its observers running here.
+    /// Opens the index in an open directory, with its observers running here.
     pub async fn over(db: Percolator, data: &Path) -> anyhow::Result<WebIndex> {
         Ok(WebIndex::open(db, &data.join(SEARCH_DIR), WorkerOptions::default()).await?)
     }
 }
 
-/// Opens the search index of a store, without the store. The store is opened first if its index has
-/// to be made anew: it is gone, an earlier version wrote it, or nobody has completed it.
+/// Opens the search index of a store without opening the store. If the search index is missing,
+/// incomplete or of an earlier version, the store is opened first. Its observers then make the
+/// search index anew.
 pub(crate) async fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex> {
     let place = store.place()?;
     let data = match &place {
@@ -83,7 +86,8 @@ pub(crate) async fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex
     let dir = data.join(SEARCH_DIR);
     match SearchIndex::open_existing(&dir) {
         Ok(search) if !search.is_incomplete() => return Ok(search),
-        // A process that has the store open completes it.
+        // If another process has the store open, that process completes the index. Until then
+        // this one searches what is there.
         Ok(search) => {
             if complete(store).await.is_err() {
                 return Ok(search);
@@ -98,7 +102,7 @@ pub(crate) async fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex
     Ok(SearchIndex::open_existing(&dir)?)
 }
 
-/// Has the observers of a store make its search index anew, and waits until they have.
+/// Has the observers of a store make its search index anew, and waits until it is complete.
 async fn complete(store: &StoreArgs) -> anyhow::Result<()> {
     if asked::current().is_some() {
         return Err(Failure::no(
@@ -112,7 +116,7 @@ async fn complete(store: &StoreArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether an embedded store lies in a directory.
+/// Whether a directory holds an embedded store.
 fn holds_store(data: &Path) -> bool {
     data.join("engine").is_dir()
 }
@@ -124,7 +128,7 @@ fn no_index(place: &Place) -> anyhow::Error {
     )
 }
 
-/// Where a cluster's workers keep the search index, if this machine has it.
+/// Returns the directory where a cluster's workers keep the search index, if this machine has it.
 pub(crate) fn search_dir(config: &Config) -> Option<&Path> {
     config.app("search").map(Path::new)
 }

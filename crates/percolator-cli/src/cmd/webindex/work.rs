@@ -1,4 +1,5 @@
-//! Jobs over a whole index: rank, recrawl, verify; and a site to load.
+//! `webindex rank|recrawl|verify|generate`: runs jobs over a whole index, and generates a site to
+//! load. [`drive`] and [`wait`] show the progress of a job and end it at Ctrl-C.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::store::StoreArgs;
 
 /// How often progress is shown.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often what is left for observers elsewhere is counted.
+/// How often the backlog is counted when the observers run in other processes.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// Rank all pages by PageRank over the stored links; canonical pages may change.
@@ -56,10 +57,10 @@ impl Rank {
 #[command(after_help = "Example:
   percolator webindex recrawl --pct 1 --seed 7 --data D")]
 pub(crate) struct Recrawl {
-    /// Percent of the pages.
+    /// How many percent of the pages are changed.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pct: f64,
-    /// Which pages, and what happens to each, follows from this.
+    /// The seed that decides which pages are changed, and how.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -93,8 +94,8 @@ impl Recrawl {
 
 /// Recompute everything in one batch from the stored documents and compare it with the index.
 ///
-/// Compares clusters, canonical pages, in-links with their anchors, and the search index. Exit
-/// status 3 when there is a difference; each is named.
+/// Compares clusters, canonical pages, in-links with their anchors, and the search index. Names
+/// each difference. Exit status 3 when there is one.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator webindex verify --data D")]
@@ -141,7 +142,7 @@ impl Verify {
 #[command(after_help = "Example:
   percolator webindex generate site/ --pages 1000 --seed 7")]
 pub(crate) struct Generate {
-    /// The directory; empty or not there.
+    /// The directory; it must be empty or not exist yet.
     dir: PathBuf,
     /// How many articles.
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -166,7 +167,8 @@ impl Generate {
     }
 }
 
-/// Runs a job of the index while showing its progress; Ctrl-C stops it after the piece it is at.
+/// Runs a job of the index and shows its progress. Ctrl-C stops the job after the piece that it
+/// is working on.
 pub async fn drive<T>(
     context: &Context,
     what: &str,
@@ -194,7 +196,8 @@ pub async fn drive<T>(
     }
 }
 
-/// Waits until the observers have caught up; `false` after Ctrl-C, which says what is left.
+/// Waits until the observers have caught up. Returns `false` after Ctrl-C, and prints how much is
+/// left.
 pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
     let bar = crate::progress::Progress::new(context.out.quiet, None);
     let mut idle = std::pin::pin!(index.wait(None));
@@ -231,13 +234,13 @@ pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
     Ok(report.idle)
 }
 
-/// How many changes wait for observers, as the database says.
+/// Returns how many changes wait for observers, as the database counts them.
 async fn left(index: &WebIndex) -> anyhow::Result<u64> {
     let backlog = index.database().backlog().await?;
     Ok(backlog.iter().map(|entry| entry.cells as u64).sum())
 }
 
-/// What this process has done, for JSON.
+/// Returns the counters of this process, in JSON.
 pub(crate) fn counters(index: &WebIndex) -> serde_json::Value {
     let entries = index.database().stats().entries();
     entries
