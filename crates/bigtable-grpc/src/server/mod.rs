@@ -52,6 +52,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +60,10 @@ use std::time::Duration;
 use bigtable::Syncing;
 use bigtable_fjall::{FjallStore, Options};
 use cluster_net::{ArrivalLayer, Incoming, Role, Tls, check_peer, check_plaintext};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tonic::service::InterceptorLayer;
 
 use crate::proto::admin::bigtable_instance_admin_server::BigtableInstanceAdminServer;
@@ -190,6 +194,35 @@ impl Server {
         options: ServeOptions,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
+        let (stop_now, stopped) = oneshot::channel();
+        let mut serving = self.serving(listener, options, stopped);
+        tokio::select! {
+            served = &mut serving => return served,
+            () = stop => drop(stop_now),
+        }
+        serving.await
+    }
+
+    /// Returns the future of [`serve_until`](Self::serve_until) in a box.
+    ///
+    /// So the code of the server and its transport is compiled once, in this crate. Otherwise
+    /// each program would compile it again for each of its kinds of `stop`.
+    fn serving(
+        self,
+        listener: TcpListener,
+        options: ServeOptions,
+        stopped: oneshot::Receiver<Infallible>,
+    ) -> BoxFuture<'static, Result<(), ServeError>> {
+        self.serve_until(listener, options, stopped).boxed()
+    }
+
+    /// Serves until the sender of `stopped` is dropped.
+    async fn serve_until(
+        self,
+        listener: TcpListener,
+        options: ServeOptions,
+        mut stopped: oneshot::Receiver<Infallible>,
+    ) -> Result<(), ServeError> {
         let ServeOptions { tls, plaintext_beyond_loopback, connections_max } = options;
         if tls.is_none() && !plaintext_beyond_loopback {
             check_plaintext(listener.local_addr()?)?;
@@ -201,13 +234,12 @@ impl Server {
             }
             Ok(request)
         });
-        let mut stop = std::pin::pin!(stop);
         if !self.silence.is_zero() {
             tracing::warn!(silence = ?self.silence, "the machine was started again: leases run out first");
             tokio::select! {
                 () = tokio::time::sleep(self.silence) => {}
                 // Not acknowledged, so the next start is silent too.
-                () = &mut stop => return Ok(()),
+                _ = &mut stopped => return Ok(()),
             }
             let store = self.tables.store.clone();
             let acknowledged = tokio::task::spawn_blocking(move || store.acknowledge_restart());
@@ -223,7 +255,7 @@ impl Server {
         let tables = self.tables;
         let following = condition::follow(tables.store.clone(), health.clone());
         let stopping = async {
-            stop.await;
+            let _ = stopped.await;
             health.set_not_serving::<BigtableServer<Data>>().await;
         };
         let serving = builder
