@@ -79,7 +79,7 @@ const fn row(what: &'static str, bar: Bar, benchmark: &'static str, figure: &'st
 
 /// All goals.
 #[rustfmt::skip]
-pub(crate) const ROWS: [Row; 38] = [
+pub(crate) const ROWS: [Row; 40] = [
     row("snapshot get / raw get, embedded", AtLeast(0.90), "fig8", "get/raw_get"),
     row("single-cell tx / raw write: as in the paper", AtLeast(0.15), "fig8", "paper_faithful/raw_set"),
     Row {
@@ -102,6 +102,8 @@ pub(crate) const ROWS: [Row; 38] = [
     row("synced: one client, default", AtLeast(0.80), "fig8", "tx_sync/raw_set_sync"),
     row("synced: one client, two phases", AtLeast(0.45), "fig8", "two_phases_sync/raw_set_sync"),
     row("ten-cell transactions, cells / raw writes", AtLeast(0.45), "fig8", "tx_ten/raw_set"),
+    row("get with a recorder / without", AtLeast(0.93), "fig8", "get_recorded/get"),
+    row("single-cell tx with a recorder / without", AtLeast(0.93), "fig8", "tx_recorded/tx"),
     row("raw get / bare fjall", AtLeast(0.6), "fig8", "raw_get/fjall_get"),
     Row {
         limit: Some(("the engine itself comes, with the same bytes, to", "fjall_packs/fjall_insert")),

@@ -146,8 +146,9 @@ struct Outcome {
 const DOCUMENT: u64 = 10;
 
 /// An arm, the arm to compare with, and the largest ratio of their instructions.
-const RATIOS: [(&str, &str, Option<Bar>); 17] = [
+const RATIOS: [(&str, &str, Option<Bar>); 19] = [
     ("get", "raw_get", Some(Bar::AtMost(1.15))),
+    ("get_recorded", "get", None),
     ("raw_get", "fjall_get", None),
     ("paper_faithful_get", "raw_get", None),
     ("raw_set", "fjall_insert", None),
@@ -156,6 +157,7 @@ const RATIOS: [(&str, &str, Option<Bar>); 17] = [
     ("raw_set_blind", "fjall_insert", None),
     ("tx", "raw_set", None),
     ("tx", "raw_set_blind", None),
+    ("tx_recorded", "tx", None),
     ("tx_ten", "raw_set", None),
     ("two_mutations", "raw_set", None),
     ("two_phases", "two_mutations", None),

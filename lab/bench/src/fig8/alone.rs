@@ -10,19 +10,21 @@ use rand::rngs::SmallRng;
 
 use super::caller::{Caller, TEN, Work};
 use super::cells::{Cells, Held, Place};
-use super::embedded::{Switches, bare, packs, raw, transactions, twice, two_phases};
+use super::embedded::{Switches, bare, packs, raw, recorded, transactions, twice, two_phases};
 
 /// The arms that can run alone, reads first.
-pub(crate) const ALONE: [&str; 14] = [
+pub(crate) const ALONE: [&str; 16] = [
     "fjall_get",
     "raw_get",
     "get",
+    "get_recorded",
     "paper_faithful_get",
     "fjall_insert",
     "fjall_packs",
     "raw_set_blind",
     "raw_set",
     "tx",
+    "tx_recorded",
     "tx_ten",
     "two_mutations",
     "two_phases",
@@ -39,17 +41,20 @@ async fn arm(name: &str, dir: &Path) -> anyhow::Result<(Place, Work)> {
         transactions(&db, options, "cells").await
     };
     let by_default = || in_transactions(Switches::ALL, Options::default());
+    let with_recorder = || in_transactions(Switches::ALL, recorded());
     let paper = || in_transactions(Switches::PAPER, two_phases(false));
     Ok(match name {
         "fjall_get" => (bare(dir, false)?, Work::Get),
         "raw_get" => (sets_raw(true).await?, Work::Get),
         "get" => (by_default().await?, Work::Get),
+        "get_recorded" => (with_recorder().await?, Work::Get),
         "paper_faithful_get" => (paper().await?, Work::Get),
         "fjall_insert" => (bare(dir, false)?, Work::Set),
         "fjall_packs" => (packs(dir)?, Work::Set),
         "raw_set_blind" => (sets_raw(false).await?, Work::Set),
         "raw_set" => (sets_raw(true).await?, Work::Set),
         "tx" => (by_default().await?, Work::Set),
+        "tx_recorded" => (with_recorder().await?, Work::Set),
         "tx_ten" => (by_default().await?, Work::SetTen),
         "two_mutations" => (twice(&*Switches::ALL.open(dir)?, "cells").await?, Work::Set),
         "two_phases" => (in_transactions(Switches::ALL, two_phases(true)).await?, Work::Set),

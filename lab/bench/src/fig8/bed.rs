@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use super::caller::Work;
 use super::cells::{Cells, Place};
 use super::embedded::{
-    Switches, bare, optimistic, packs, raw, single_writer, transactions, twice, two_phases,
+    Switches, bare, optimistic, packs, raw, recorded, single_writer, transactions, twice,
+    two_phases,
 };
 use super::postgres::Rows;
 use super::remote::{self, Emulator};
@@ -188,6 +189,9 @@ impl Bed {
         self.arm("begin_get", &cells, Work::BeginGet, "begin, get");
         self.arm("tx", &cells, Work::Set, "begin, set, commit");
         self.many("tx_many", &cells, Work::Set, "tx, many callers");
+        let cells = self.copy(transactions(&db, recorded(), "recorded").await?).await?;
+        self.arm("get_recorded", &cells, Work::Get, "get, with a console's recorder");
+        self.arm("tx_recorded", &cells, Work::Set, "tx, with a console's recorder");
         let ten = self.alone(&at("ten"), Switches::ALL, Options::default()).await?;
         self.arm("tx_ten", &ten, Work::SetTen, "begin, ten sets in ten rows, commit; in cells");
         Ok(())

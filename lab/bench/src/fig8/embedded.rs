@@ -77,6 +77,11 @@ pub(super) fn two_phases(short_values: bool) -> Options {
     }
 }
 
+/// A client with a console's recorder.
+pub(super) fn recorded() -> Options {
+    Options { watch: Some(Arc::new(percolator_console::Recorder::new())), ..Options::default() }
+}
+
 /// Opens a table with transactions, through a client of its own.
 pub(super) async fn transactions(
     db: &Percolator,
