@@ -17,8 +17,9 @@
 //! the types that it returns. `explain` says what the records of a cell mean. `on_request`
 //! resolves a lock for an operator.
 //!
-//! On a store without a floor, a lock from below the last collection is rolled back without
-//! these steps, because its primary's records may have been collected: see [`is_late`].
+//! On a store without a floor, [`is_late`] finds locks from below the last collection. They
+//! are rolled back without these steps, because the records of their primary may have been
+//! collected.
 
 pub(crate) mod explain;
 pub(crate) mod inspect;

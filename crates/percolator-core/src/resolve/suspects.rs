@@ -16,7 +16,7 @@ use bigtable::sync::locked;
 use crate::options::believed_lifetime;
 
 /// How many locks a client watches. If there are more, it forgets the locks that it has not
-/// found for a while: their transactions have ended, or no operation waits for them.
+/// found for a while. Their transactions have ended, or no operation waits for them.
 const WATCHED_MAX: usize = 16 * 1024;
 /// A lock that was not found for this long is forgotten first.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);

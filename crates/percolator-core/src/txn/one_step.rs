@@ -12,8 +12,8 @@
 //! Invariants:
 //! * The timestamp is taken after the predicates were evaluated, while the rows are latched.
 //! * Only the batch is ever written, so a crash leaves all of it or nothing.
-//! * The transaction takes the two phases, with the same `s`, if the observer schema has grown
-//!   since it began or if the oracle's window is used up.
+//! * If the observer schema has grown meanwhile, or if the oracle's window is used up, the
+//!   transaction takes the two phases. It keeps its `s`.
 //! * After an unknown outcome a rollback record on the primary refuses a late request, as it
 //!   refuses a late prewrite (H02).
 
