@@ -13,8 +13,9 @@ use crate::{
 
 impl Client {
     /// Collects garbage once: versions that were overwritten or deleted more than `retention`
-    /// ago and that no registered reader has open. It goes as fast as it can. For regular use,
-    /// call [`collect_in_background`](Client::collect_in_background).
+    /// ago. Versions that a transaction of this client or a registered reader can still see
+    /// are kept. It goes as fast as it can. For regular use, call
+    /// [`collect_in_background`](Client::collect_in_background).
     ///
     /// ```
     /// # use percolator_core::face as percolator;

@@ -21,8 +21,8 @@
 //! notification. So a committed transaction has its notifications, whichever client rolls its
 //! rows forward. A transaction that cannot write them aborts (H48, H49).
 //!
-//! A worker that finds a notification at `c` takes its own timestamp `s'` after that, so `s <
-//! c < s'`. The lock was written before the notification. A read at `s'` therefore finds the
+//! A worker that finds a notification at `c` takes its own timestamp `s'` after that, so
+//! `s < c < s'`. The lock was written before the notification. A read at `s'` therefore finds the
 //! lock, and waits or resolves it, or it sees the outcome of the transaction. If the cell is
 //! not dirty at `s'`, no later commit can add a version at or below `s'`. The worker may then
 //! remove every notification at or below `s'`. A notification that is late, or whose

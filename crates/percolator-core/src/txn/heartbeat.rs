@@ -72,8 +72,8 @@ async fn beat(shared: &Shared, plan: &Plan, pulse: &mut Pulse) {
                 shared.counters().heartbeats.bump();
                 pulse.values.drain(..pulse.values.len() - 1);
             }
-            // The lock is not there yet, or the transaction is decided. In the first case the
-            // next heartbeat succeeds; in the second the commit stops the heartbeats.
+            // The lock is not there yet, or the transaction is decided. In the first case a
+            // later heartbeat succeeds; in the second the commit stops the heartbeats.
             Ok(Branch::Otherwise) => drop(pulse.values.pop()),
             Err(error) if error.is_retryable() => drop(pulse.values.pop()),
             // The heartbeat may have arrived, or may still arrive.

@@ -171,8 +171,8 @@ impl State {
     fn open(&mut self, at: Timestamp, asked: Option<Duration>) {
         let entry = self.open.entry(at).or_insert(Entry { count: 0, asked });
         entry.count += 1;
-        // Keep the earliest request time. The newcomer's timestamp will be higher than `at`,
-        // but another transaction may have got exactly `at`.
+        // Keep the earliest request time. The newcomer will get a timestamp above `at`, so its
+        // request time says nothing about a transaction that has `at` itself.
         entry.asked = entry.asked.min(asked);
     }
 

@@ -60,8 +60,8 @@ pub(crate) struct NewLock {
     pub(crate) observed: bool,
 }
 
-/// Prewrite of one row (paper Figure 6, `Prewrite`): Locks its cells unless one of them has a
-/// write at or after `start_ts`, a tomb of this transaction, or a lock.
+/// Builds the prewrite of one row (paper Figure 6, `Prewrite`). It locks the cells unless one
+/// of them has a write at or after `start_ts`, a tomb of this transaction, or a lock.
 ///
 /// If this transaction's lock is already there, a repeated request does nothing, so a late
 /// copy cannot undo a heartbeat (H15). The sender of the repeated request finds its own lock
