@@ -198,7 +198,7 @@ impl Shared {
     /// The names of the store's tables, sorted, without Percolator's own.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) async fn table_names(&self) -> Result<Vec<String>> {
         let mut names = self.services().store.table_names().await?;
         names.retain(|name| !name.starts_with("percolator."));

@@ -70,7 +70,7 @@ impl Client {
     /// * [`Error::Store`](crate::Error::Store) if the store holds data of a newer format.
     /// * [`Error::Invalid`](crate::Error::Invalid) if the store has no floor and its requests
     ///   may live too long.
-    /// * Those of store and services.
+    /// * Errors of store and services.
     pub async fn open(services: Services, options: Options) -> Result<Self> {
         let incarnation = fresh_incarnation(&*services.runtime);
         let life = services.store.request_life_max();
@@ -121,7 +121,7 @@ impl Client {
     /// The names of the store's tables, sorted, without Percolator's own.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn table_names(&self) -> Result<Vec<String>> {
         self.shared.table_names().await
     }
@@ -129,7 +129,7 @@ impl Client {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// [`Error::Oracle`](crate::Error::Oracle) if the oracle issues no timestamp. Those of the
+    /// [`Error::Oracle`](crate::Error::Oracle) if the oracle issues no timestamp. Errors of the
     /// store if observers were registered meanwhile and the schema cannot be read.
     pub async fn begin(&self) -> Result<Transaction> {
         begin(&self.shared, self.name.as_ref()).await

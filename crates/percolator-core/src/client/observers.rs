@@ -14,7 +14,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for two observers of one name on one column,
-    /// or for a column with both strong and weak observers. Those of store and oracle.
+    /// or for a column with both strong and weak observers. Errors of store and oracle.
     ///
     /// # Cancellation
     /// If the future is dropped, no worker starts. The schema may name the observers already.
@@ -61,7 +61,7 @@ impl Client {
     /// meanwhile, except deletions that garbage collection has dropped by then.
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     pub async fn retire_observer(&self, observer: &str) -> Result<usize> {
         register::retire_observer(&self.shared, observer).await
     }
@@ -69,7 +69,7 @@ impl Client {
     /// The registered observers of the whole store.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn observers(&self) -> Result<Vec<Observed>> {
         Ok(Schema::read(self.shared.system()).await?.entries.into_keys().collect())
     }
@@ -85,7 +85,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     pub async fn wait_idle(&self, timeout: Option<Duration>) -> Result<IdleReport> {
         idle::wait_idle(&self.shared, timeout).await
     }
@@ -99,7 +99,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn backlog(&self) -> Result<Vec<Backlog>> {
         idle::backlog(&self.shared).await
     }
@@ -151,18 +151,17 @@ impl Client {
     /// The notifications that were set aside because their observers kept failing, in all tables.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn set_aside(&self) -> Result<Vec<SetAside>> {
         set_aside::set_aside(&self.shared).await
     }
 
     /// Makes set-aside notifications of an observer dirty again, so that they are tried again.
-    /// Those of other observers that failed on the same change are tried again with them.
-    /// Without a name, replays those of all observers. Returns how many notifications came
-    /// back.
+    /// Other observers that failed on the same change also try again. Without a name, replays
+    /// those of all observers. Returns how many notifications came back.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn replay(&self, observer: Option<&str>) -> Result<usize> {
         set_aside::replay(&self.shared, observer).await
     }
@@ -171,7 +170,7 @@ impl Client {
     /// again. Returns `false` if it is no longer set aside.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn replay_one(&self, aside: &SetAside) -> Result<bool> {
         set_aside::replay_one(&self.shared, aside).await
     }
@@ -245,7 +244,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     ///
     /// # Cancellation
     /// If the future is dropped, the observer may be paused, and some processes may learn
@@ -260,7 +259,7 @@ impl Client {
     /// [`idle_max`](crate::WorkerOptions::idle_max).
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     pub async fn resume_observer(&self, observer: &str) -> Result<usize> {
         pause::set_paused(&self.shared, observer, false).await
     }
@@ -268,7 +267,7 @@ impl Client {
     /// The observers that are paused.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn paused_observers(&self) -> Result<Vec<Observed>> {
         pause::paused(&self.shared).await
     }

@@ -75,7 +75,7 @@ impl Client {
     /// and then. It records when the latest timestamp was issued, and issues none itself.
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     pub async fn ages(&self, timestamps: &[Timestamp]) -> Result<Vec<Age>> {
         safe_point::ages(&self.shared, timestamps).await
     }
@@ -150,7 +150,7 @@ impl Client {
     /// [`publish_status`](Client::publish_status) are missing. Issues no timestamp.
     ///
     /// # Errors
-    /// Those of store and lock service.
+    /// Errors of store and lock service.
     pub async fn statuses(&self) -> Result<Vec<Status>> {
         status::statuses(&self.shared).await
     }
@@ -158,7 +158,7 @@ impl Client {
     /// Everything that Percolator stores for a cell, newest first.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn cell_history(
         &self,
         table: &Table,
@@ -172,7 +172,7 @@ impl Client {
     /// [explained](CellState::explain). Resolves and changes nothing, and issues no timestamp.
     ///
     /// # Errors
-    /// Those of store, oracle and lock service.
+    /// Errors of store, oracle and lock service.
     pub async fn cell_state(
         &self,
         table: &Table,
@@ -185,7 +185,7 @@ impl Client {
     /// The locks in all tables, at most `limit`, in order of table and cell.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn held_locks(&self, limit: usize) -> Result<Vec<LockView>> {
         inspect::held_locks(&self.shared, limit).await
     }
@@ -209,7 +209,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn table_size(&self, table: &Table, rows_max: usize) -> Result<TableSize> {
         inspect::table_size(&self.shared, table, rows_max).await
     }
@@ -231,7 +231,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of store and lock service.
+    /// Errors of store and lock service.
     pub async fn lock_fate(&self, lock: &LockView) -> Result<LockFate> {
         inspect::lock_fate(&self.shared, lock).await
     }
@@ -259,7 +259,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of store and lock service; [`Error::Closed`](crate::Error::Closed).
+    /// Errors of store and lock service; [`Error::Closed`](crate::Error::Closed).
     pub async fn resolve_lock(&self, lock: &LockView) -> Result<LockEnd> {
         on_request::resolve_lock(&self.shared, lock).await
     }

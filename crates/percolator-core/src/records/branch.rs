@@ -25,7 +25,7 @@ impl Branch {
 /// Applies a conditional mutation to a row. Returns the applied branch.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn change(table: &dyn Table, request: ConditionalMutation) -> Result<Branch> {
     table.check_and_mutate_row(request).await.map(Branch::of)
 }
@@ -44,7 +44,7 @@ pub(crate) async fn change_each(
 /// With `None`, applies it if that cell does not exist. Returns whether it did.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn replace(
     table: &dyn Table,
     request: ConditionalMutation,

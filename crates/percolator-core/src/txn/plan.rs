@@ -39,7 +39,7 @@ impl Plan {
     /// Arranges a transaction's writes; `None` if it has none.
     ///
     /// # Errors
-    /// Those of reading the observer schema; [`Error::Invalid`] if a written column is
+    /// Errors of reading the observer schema; [`Error::Invalid`] if a written column is
     /// notify-only.
     pub(crate) async fn of(tx: &mut Transaction) -> Result<Option<Plan>> {
         let shared = tx.shared.clone();

@@ -124,7 +124,7 @@ impl<'a> Scan<'a> {
     /// * [`Error::Locked`](crate::Error::Locked) if a lock stays too long because its owner
     ///   lives.
     /// * [`Error::TooOld`](crate::Error::TooOld) below the safe point.
-    /// * Those of the store.
+    /// * Errors of the store.
     pub async fn next(&mut self) -> Result<Option<ScannedRow>> {
         self.shared.check_open()?;
         while self.ready.is_empty() && self.limit > 0 {

@@ -147,7 +147,7 @@ impl Transaction {
     ///   long.
     /// * [`Error::TooOld`] below the safe point.
     /// * [`Error::Invalid`] for a malformed row key or a table of another store.
-    /// * Those of the store.
+    /// * Errors of the store.
     pub async fn get(
         &self,
         table: &Table,
