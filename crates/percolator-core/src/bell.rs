@@ -1,5 +1,7 @@
-//! A bell: rests end when it is rung, so that nobody has to look again and again whether something
-//! has changed.
+//! Wakes waiting tasks when something has changed, so that they need not poll for the change.
+//!
+//! Rule: a task reads [`Bell::rung`] before it looks at the state, and waits with that number.
+//! A ring between the look and the wait then ends the wait at once, so no change is missed.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -8,7 +10,7 @@ use std::task::{Poll, Waker};
 
 use bigtable::sync::locked;
 
-/// Counts how often it was rung, and wakes whoever waits for the next time.
+/// Counts its rings, and wakes the tasks that wait for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Bell(Mutex<State>);
 
@@ -24,8 +26,8 @@ impl Bell {
         locked(&self.0)
     }
 
-    /// How often it was rung. To be asked before looking at what it is rung for: a change that
-    /// comes in between then ends the wait.
+    /// How often the bell was rung. Call this before looking at the state that the bell
+    /// announces: a change in between then ends the wait.
     pub(crate) fn rung(&self) -> u64 {
         self.state().rung
     }
@@ -39,7 +41,7 @@ impl Bell {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Completes once it was rung more than `seen` times.
+    /// Completes once the bell was rung more than `seen` times.
     pub(crate) async fn after(&self, seen: u64) {
         let mut place = Place { bell: self, id: None };
         poll_fn(|cx| {
@@ -58,7 +60,7 @@ impl Bell {
     }
 }
 
-/// Leaves those who wait when the wait is given up.
+/// Removes the waker of a wait whose future is dropped.
 struct Place<'a> {
     bell: &'a Bell,
     id: Option<u64>,

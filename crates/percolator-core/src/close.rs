@@ -1,4 +1,8 @@
-//! Closing a client: its workers, its commits in the background, its collectors.
+//! Closes a client: ends its workers, its commits in the background and its collectors, in
+//! this order.
+//!
+//! The client's liveness token is given up last. Until then no other client takes the owner of
+//! the remaining locks for dead.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,23 +17,25 @@ use crate::shared::Shared;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseReport {
-    /// How many workers were still at a cell or at a batch. See
+    /// How many workers were still handling a cell or a batch. See
     /// [`Workers::stop_within`](crate::Workers::stop_within).
     pub runs_abandoned: usize,
-    /// How many commits were not finished. Whoever meets their locks finishes them.
+    /// How many commits were not finished. Clients that find their locks finish them.
     pub commits_left: usize,
 }
 
-/// Ends everything that this client does in the background, and waits for it: workers finish
-/// the cell they are at, however long that takes; commits whose caller let go, and secondary
-/// rows, are committed; collectors end where they are. Then the client's liveness token is
-/// given up. After the longest time, leaves what is still going on, and returns it.
+/// Ends everything that this client does in the background, and waits for it.
+///
+/// Workers finish the cell they are at, however long that takes. Secondary rows, and commits
+/// whose caller dropped the future, are committed. Collectors stop where they are. Then the
+/// client gives up its liveness token. After `longest`, this function stops waiting and
+/// reports the work that is still going on.
 pub(crate) async fn close(shared: &Shared, longest: Option<Duration>) -> CloseReport {
     let runtime = shared.runtime();
     let since = runtime.now();
     let left = || longest.map(|longest| (since + longest).saturating_sub(runtime.now()));
     let crews = shared.closing().begin();
-    // All at once, and then one after the other.
+    // Stop all of them first, and wait for them one after the other.
     crews.iter().for_each(|crew| crew.stop());
     let mut report = CloseReport::default();
     for crew in crews {

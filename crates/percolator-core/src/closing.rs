@@ -1,4 +1,8 @@
-//! The workers and collectors of a client: all of them end before the client is closed.
+//! Keeps track of the workers and collectors of a client, so that closing the client can end
+//! all of them.
+//!
+//! Once closing has begun, none of them starts any more. So [`close`](crate::close::close)
+//! misses none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -12,14 +16,14 @@ use crate::{Error, Result};
 /// The workers and collectors of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
-    /// Nothing begins any more.
+    /// Whether the client is closed: every new operation fails.
     closed: AtomicBool,
     open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
-    /// Workers and collectors are not started any more.
+    /// Whether closing has begun: workers and collectors no longer start.
     closing: bool,
     crews: Vec<Weak<Crew>>,
     collectors: Vec<Weak<Slot>>,
@@ -35,12 +39,12 @@ impl Closing {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// From now on everything that begins fails.
+    /// Makes everything that begins from now on fail.
     pub(crate) fn set_closed(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Lets no workers and collectors start any more. Returns the workers that are there.
+    /// Prevents workers and collectors from starting. Returns the workers that are running.
     pub(crate) fn begin(&self) -> Vec<Arc<Crew>> {
         let mut open = self.open();
         open.closing = true;
@@ -53,7 +57,7 @@ impl Closing {
         collectors.iter().filter_map(Weak::upgrade).for_each(|slot| slot::end(&slot));
     }
 
-    /// Notes workers that are about to start.
+    /// Records workers that are about to start.
     pub(crate) fn add_crew(&self, crew: &Arc<Crew>) -> Result<()> {
         let mut open = self.open();
         if open.closing {
@@ -64,7 +68,7 @@ impl Closing {
         Ok(())
     }
 
-    /// Notes a collector; one of a client that is being closed ends at once.
+    /// Records a collector. If the client is being closed, the collector ends at once.
     pub(crate) fn add_collector(&self, collector: &Arc<Slot>) {
         let mut open = self.open();
         if open.closing {

@@ -1,4 +1,8 @@
-//! What can go wrong with a transaction, named by what the caller does next.
+//! Defines the errors of transactions. Each variant is named by what the caller should do
+//! next.
+//!
+//! A failed commit whose outcome is not known has a variant of its own ([`Error::Unknown`]),
+//! because running it again might apply it twice.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,8 +39,9 @@ pub enum Error {
         /// Why.
         reason: AbortReason,
     },
-    /// The primary could not be reached before the deadline: the transaction may have committed,
-    /// or may yet be rolled back by the next who meets its locks. Read before repeating it (H07).
+    /// The primary could not be reached before the deadline. The transaction may have
+    /// committed, or the next client that finds its locks may still roll it back. Read before
+    /// repeating it.
     #[error(
         "the outcome of transaction {start_ts} is unknown (its primary is {primary}): {why}; read \
          what it wrote before running it again"
@@ -44,9 +49,9 @@ pub enum Error {
     Unknown {
         /// The transaction.
         start_ts: Timestamp,
-        /// The cell that decides.
+        /// The cell whose row decides the outcome.
         primary: Box<CellName>,
-        /// What happened.
+        /// The reason why the outcome is unknown.
         why: String,
     },
     /// A read waited too long for a lock whose owner lives: try again later.
@@ -64,11 +69,11 @@ pub enum Error {
     TooOld {
         /// The snapshot.
         asked: Timestamp,
-        /// The safe point; how far it may be at most, if the client only knows that it lapsed
-        /// itself.
+        /// The safe point. If the client knows only that its own registration lapsed, the
+        /// highest value that the safe point may have.
         floor: Timestamp,
     },
-    /// A snapshot of the future was asked for.
+    /// The requested snapshot lies in the future.
     #[error("timestamp {asked} was not issued yet, the latest is {latest}: use one at or below it")]
     NotIssued {
         /// The snapshot.
@@ -92,7 +97,7 @@ pub enum Error {
         /// Its bytes.
         bytes: Bytes,
     },
-    /// No timestamps can be had.
+    /// The oracle could not issue timestamps.
     #[error("the timestamp oracle failed: {0}")]
     Oracle(String),
     /// The store failed.
@@ -107,15 +112,16 @@ pub enum Error {
     Overloaded {
         /// How long the caller waited.
         waited: Duration,
-        /// What it waited for, and what helps.
+        /// The reason for the wait, and what helps.
         why: String,
     },
     /// The database was [closed](crate::Client::close), here or through another handle: open it
     /// again.
     #[error("the database was closed: open it again")]
     Closed,
-    /// An observer cannot do its work now, because what it feeds is out of reach. That is no fault
-    /// of the change, which is not set aside for it, however often it happens.
+    /// An observer cannot do its work now, because the target that it feeds is out of reach.
+    /// This is no fault of the change, which is never set aside for it, however often it
+    /// happens.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -134,23 +140,23 @@ pub enum InvalidKind {
     Table,
     /// A value is too long.
     Value,
-    /// A transaction: it is too large for its limits or for the store's requests, or is not used as
-    /// it should be.
+    /// A transaction: it is too large for its limits or for the store's requests, or it is
+    /// used wrongly.
     Transaction,
-    /// Observers: the request does not fit the schema that names them, or the names themselves.
+    /// Observers: the request does not fit the registered schema, or a name is invalid.
     Observer,
     /// Options and settings.
     Options,
 }
 
 impl Error {
-    /// An invalid request: which part of it, what is wrong with that, and what helps.
+    /// An invalid request: its invalid part, the mistake, and a remedy.
     pub fn invalid(kind: InvalidKind, what: impl Into<String>) -> Self {
         Error::Invalid { kind, what: what.into() }
     }
 
-    /// Wraps an error of the application, to be returned from a closure or an observer. A
-    /// conversion makes `?` do so by itself.
+    /// Wraps an error of the application, to be returned from a closure or an observer. With a
+    /// `From` conversion, as in the example, `?` does this by itself.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -200,8 +206,8 @@ impl Error {
         }
     }
 
-    /// What happened, without the store's advice: in a message that gives its own, "repeat" would
-    /// contradict it.
+    /// The message without the store's advice. The caller's message gives advice of its own,
+    /// and the store's "repeat" would contradict it.
     pub(crate) fn without_advice(&self) -> String {
         match self {
             Error::Store(bigtable::Error::Unavailable { why }) => {
@@ -223,8 +229,8 @@ impl Error {
         matches!(self, Error::Aborted { reason: AbortReason::Conflict(_), .. })
     }
 
-    /// Whether running the whole transaction again, with a new start timestamp, is right and may
-    /// succeed. Never true when the outcome is unknown.
+    /// Whether the whole transaction may be run again with a new start timestamp, and may then
+    /// succeed. Never true if the outcome is unknown.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Aborted { reason, .. } => reason.is_retryable(),
@@ -258,7 +264,7 @@ pub enum AbortReason {
     /// Another transaction wrote or is writing one of the cells.
     #[error("{0}")]
     Conflict(Box<Conflict>),
-    /// Somebody took this transaction's owner for dead and rolled it back.
+    /// Another client took this transaction's owner for dead and rolled it back.
     #[error("another client took its owner for dead and rolled it back")]
     RolledBack,
     /// Its start timestamp fell below the garbage collection safe point.
@@ -267,7 +273,7 @@ pub enum AbortReason {
     /// The store refused or failed a prewrite.
     #[error("the store failed before the commit point: {0}")]
     Store(bigtable::Error),
-    /// No commit timestamp could be had.
+    /// The oracle could not issue a commit timestamp.
     #[error("no commit timestamp: {0}")]
     Oracle(String),
 }
@@ -283,14 +289,14 @@ impl AbortReason {
     }
 }
 
-/// Whether a failure of the store may pass. A request with an unknown outcome counts: it was never
-/// the one that commits, for that one has [`Error::Unknown`], and the new run does not depend on
-/// it.
+/// Whether a failure of the store may pass. A request with an unknown outcome counts as
+/// passing: it was never the request that commits, for that one reports [`Error::Unknown`].
+/// The new run does not depend on it.
 pub(crate) fn is_passing(error: &bigtable::Error) -> bool {
     error.is_retryable() || matches!(error, bigtable::Error::Unknown { .. })
 }
 
-/// Which cell two transactions both wanted, and who won.
+/// The cell that two transactions both wanted, and the transaction that won.
 ///
 /// ```
 /// # use percolator_core::face as percolator;

@@ -1,5 +1,5 @@
-//! The public face, as the crate `percolator` shows it: names that nearly every program needs, and
-//! a module for each other purpose.
+//! Arranges the public items as the crate `percolator` shows them. Names that nearly every
+//! program needs are at the top; each other purpose has a module.
 
 pub use crate::{
     AbortReason, Attempt, Bytes, Change, Client, Column, Conflict, Error, InvalidKind, Observer,
@@ -7,7 +7,7 @@ pub use crate::{
     Timestamp, Transaction, Value, WorkerOptions, Workers,
 };
 
-/// Looking after a database: garbage collection, locks, counters, the history of a cell.
+/// Maintenance of a database: garbage collection, locks, counters, the history of a cell.
 pub mod admin {
     pub use crate::{
         Age, CellName, CellState, CloseReport, Collector, Explained, Explanation, FirstStep,
@@ -17,7 +17,7 @@ pub mod admin {
     };
 }
 
-/// Oracles and locks: several processes need them to work on one store.
+/// Oracles and locks, which several processes need to work on one store.
 pub mod cluster {
     pub use crate::{
         Holder, LockService, Oracle, OracleNode, OracleOptions, OracleRole, ProcessLocks, Stamp,
@@ -25,15 +25,14 @@ pub mod cluster {
     };
 }
 
-/// Observers that take many changes at once, changes that wait for observers, and changes that were
-/// set aside.
+/// Batching observers, changes that wait for observers, and changes that were set aside.
 pub mod observe {
     pub use crate::{
         Backlog, Batch, BatchObserver, Failing, IdleReport, Observed, SetAside, Strength,
     };
 }
 
-/// Time, tasks and randomness, as a database is given them.
+/// Time, tasks and randomness, which a database receives from its program.
 pub mod runtime {
     pub use crate::{Runtime, Services};
 }

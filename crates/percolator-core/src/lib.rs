@@ -1,5 +1,5 @@
-//! The Percolator paper (OSDI 2010): transactions with snapshot isolation, and durable observers,
-//! over a store with single-row atomicity.
+//! Implements the Percolator paper (OSDI 2010): transactions with snapshot isolation, and
+//! durable observers, over a store with single-row atomicity.
 //!
 //! ```text
 //!   Transaction  get, scan, set, delete, notify, commit      begin -- Oracle: s
@@ -13,11 +13,11 @@
 //! ```
 //!
 //! This crate has no clock, no threads, no randomness and no runtime of its own: they come in
-//! through [`Runtime`], the data through [`bigtable::Store`], timestamps through [`Oracle`],
-//! liveness through [`LockService`]. Applications use the crate `percolator`, which puts these
-//! together.
+//! through [`Runtime`]. The data comes in through [`bigtable::Store`], timestamps through
+//! [`Oracle`], liveness through [`LockService`]. Applications use the crate `percolator`,
+//! which puts these together.
 //!
-//! Not here: timestamps computed by anyone but the oracle.
+//! Only the oracle creates timestamps; this crate never computes one.
 
 mod bell;
 mod client;

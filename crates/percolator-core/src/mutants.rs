@@ -1,7 +1,9 @@
-//! The defences of the protocol that can be switched off, one at a time: see `bigtable::mutants`.
+//! Lists the defences of the protocol that can be switched off, one at a time (see
+//! `bigtable::mutants`). A test or the simulation must fail whenever one of them is off.
 //!
-//! Here are those that only the protocol's own code can leave out, and those that a test of this
-//! crate misses. A wrapper of store or oracle takes away the others (`lab/sim/src/mutated/`).
+//! This list holds the defences that only the protocol's own code can leave out, and those
+//! that a test of this crate catches. Wrappers of the store or the oracle take away the others
+//! (`lab/sim/src/mutated/`). The numbers (`H01`) are those of `docs/hazards.md`.
 
 pub(crate) use bigtable::mutants::off;
 
@@ -110,7 +112,8 @@ bigtable::mutants! {
         by "h71_nothing_but_the_renewal_of_a_lease_may_be_lost",
 }
 
-/// For the tests beside the code: switches off the defence that the environment names, if any.
+/// For the tests beside the code: switches off the defence that the environment variable
+/// names, if it is set.
 #[cfg(test)]
 pub(crate) fn switch_off_named_mutant() {
     #[cfg(mutants)]

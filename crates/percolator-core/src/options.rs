@@ -1,18 +1,18 @@
-//! The knobs of a client, and the bounds of a transaction.
+//! Defines the options of a client, and the bounds of a transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::watch::Watch;
 
-/// Longest key of a row that a transaction writes, in bytes, on every store.
+/// Longest key in bytes of a row that a transaction writes, on every store.
 pub const ROW_KEY_BYTES_MAX: usize = bigtable::ROW_KEY_BYTES_MAX - 1;
-/// Most cells one transaction may write.
+/// Largest number of cells that one transaction may write.
 pub const TRANSACTION_CELLS_MAX: usize = 100_000;
-/// Most bytes, keys and values together, that one transaction may write.
+/// Largest number of bytes, keys and values together, that one transaction may write.
 pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What a client may be told at its start. The defaults suit the embedded store.
+/// The options of a client, set when it is opened. The defaults suit the embedded store.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -23,8 +23,9 @@ pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How long a lock may stay unchanged before its owner is taken for dead although its liveness
-    /// token is there. A commit that takes longer renews its primary lock. Default: 10 s.
+    /// How long a lock may stay unchanged before other clients take its owner for dead, even
+    /// if the owner's liveness token exists. A commit that takes longer renews its primary
+    /// lock. Default: 10 s.
     pub lock_lifetime: Duration,
     /// How long a transaction may keep renewing its primary lock. Default: 600 s.
     pub transaction_life_max: Duration,
@@ -37,25 +38,25 @@ pub struct Options {
     /// Values up to this length travel inside lock and write records, so that a read needs no
     /// lookup in the `data` family. Default: 255 bytes.
     pub short_value_bytes_max: usize,
-    /// Whether a transaction's read of one cell fetches, in the same request, the columns of its
-    /// row that were read after it before, and keeps what it has read. Worth it where a request
-    /// goes over a network; in the embedded store a read costs less than what is fetched in vain.
-    /// Default: `false`.
+    /// Whether a transaction reads columns ahead. A read of one cell then also fetches, in the
+    /// same request, the columns of its row that earlier transactions read after it. The
+    /// transaction keeps them. This saves time if requests go over a network. In the embedded
+    /// store a read costs less than columns fetched in vain. Default: `false`.
     pub read_ahead: bool,
-    /// Whether a prewrite looks for conflicting locks and writes in the request that locks the row:
-    /// the conditional mutation that the paper's authors added to Bigtable's interface (section
-    /// 2.5). Otherwise each row is read in a request of its own before; the one that locks has its
-    /// condition all the same, so nothing is less safe, and a commit in two phases takes a round
-    /// trip more. Default: `true`.
+    /// Whether a prewrite looks for conflicting locks and writes in the same request that
+    /// locks the row. That request is the conditional mutation that the paper's authors added
+    /// to Bigtable's interface (section 2.5). If `false`, each row is first read in a request
+    /// of its own. The locking request checks the same condition, so this is as safe, but a
+    /// two-phase commit takes one more round trip. Default: `true`.
     #[doc(hidden)]
     pub prewrite_in_one_request: bool,
     /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers.
-    /// `usize::MAX` is no bound. Default: 2,000 changes.
+    /// `usize::MAX` means no bound. Default: 2,000 changes.
     pub backlog_max: usize,
-    /// Whether `admit` counts what waits in the store, of which other processes leave and handle a
-    /// part, and not only what waits for workers of this client. Set by
-    /// [`over_network`](Options::over_network): a loader in a cluster mostly has no workers of its
-    /// own. Default: `false`.
+    /// Whether `admit` counts all notifications in the store, or only the changes that wait
+    /// for workers of this client. Other processes leave and handle a part of those in the
+    /// store. [`over_network`](Options::over_network) sets it, because a loader in a cluster
+    /// usually has no workers of its own. Default: `false`.
     pub backlog_of_store: bool,
     /// How long `admit` waits before it gives up. Default: 60 s.
     pub admit_wait_max: Duration,
@@ -64,11 +65,11 @@ pub struct Options {
     pub attempts_max: u32,
     /// Whether `commit` returns at the commit point or after the secondaries. Default: `Awaited`.
     pub secondaries: Secondaries,
-    /// Whether commit takes the paper's two phases even where one step would do. Default:
+    /// Whether a commit takes one step if it can, or always the paper's two phases. Default:
     /// `OneStep`.
     pub commit_path: CommitPath,
-    /// What the client calls after each event: a commit, a lock that was found, an observer's run.
-    /// See [`Watch`] for an example. Default: `None`.
+    /// The watcher that the client calls after each event: a commit, a lock that was found, an
+    /// observer's run. See [`Watch`] for an example. Default: `None`.
     pub watch: Option<Arc<dyn Watch>>,
 }
 
@@ -84,31 +85,32 @@ pub struct Options {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitPath {
-    /// In one step where store and oracle are in this process and the transaction has at most 1,000
-    /// rows and 8 MiB; else in two phases.
+    /// In one step if store and oracle are in this process and the transaction has at most
+    /// 1,000 rows and 8 MiB. Otherwise in two phases.
     OneStep,
     /// Prewrite, then commit (paper section 2.2).
     TwoPhases,
 }
 
-/// When the secondaries of a transaction are committed. Their failure never changes the outcome:
-/// whoever meets their locks rolls them forward.
+/// When the secondaries of a transaction are committed. A failure there never changes the
+/// outcome: clients that find the locks roll them forward.
 ///
 /// See [`Options`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secondaries {
-    /// Before `commit` returns: readers then meet no locks of the transaction.
+    /// Before `commit` returns. Readers then find no locks of the transaction.
     Awaited,
-    /// In a task of their own: `commit` returns at the commit point, which saves a request over a
-    /// network. Of up to 256 transactions at a time; others wait.
+    /// In a task of their own: `commit` returns at the commit point, which saves a request
+    /// over a network. At most 256 transactions of a client do so at a time; further ones
+    /// wait.
     Background,
 }
 
-/// No lifetime of a lock is believed beyond this, whatever the lock says.
+/// The longest lifetime that clients accept, whatever a lock says.
 const LOCK_LIFETIME_MAX: Duration = Duration::from_secs(600);
 
 impl Options {
-    /// The defaults where every request goes over a network.
+    /// The defaults for a store whose requests go over a network.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -124,13 +126,13 @@ impl Options {
         }
     }
 
-    /// The lifetime that this client's locks have: no longer than others believe.
+    /// The lifetime of this client's locks, capped at what other clients accept.
     pub(crate) fn lock_lifetime(&self) -> Duration {
         self.lock_lifetime.min(LOCK_LIFETIME_MAX)
     }
 }
 
-/// The lifetime of a lock, as far as it is believed.
+/// The lifetime that a lock states, capped at what clients accept.
 pub(crate) fn believed_lifetime(lifetime_ms: u32) -> Duration {
     Duration::from_millis(u64::from(lifetime_ms)).min(LOCK_LIFETIME_MAX)
 }

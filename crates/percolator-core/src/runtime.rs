@@ -1,7 +1,8 @@
-//! The world outside: time, sleep, tasks and randomness.
+//! Defines [`Runtime`], through which this crate reads clocks, sleeps, spawns tasks and draws
+//! random numbers.
 //!
-//! Nothing in this crate reads a clock, sleeps, spawns or draws a random number but through this
-//! trait. Production and simulation differ only here and in the store.
+//! No other code of this crate may do any of that. So production and simulation differ only
+//! here and in the store, and a simulated run depends on its seed alone.
 
 use crate::records::lock::Incarnation;
 use std::fmt::Debug;
@@ -24,40 +25,41 @@ pub trait Runtime: Send + Sync + Debug {
     /// Monotonic time since some fixed moment. Never goes back.
     fn now(&self) -> Duration;
 
-    /// Wall-clock time in milliseconds since 1970. May jump; safety does not depend on it.
+    /// Wall-clock time in milliseconds since 1970. It may jump; safety does not depend on it.
     fn wall_ms(&self) -> u64;
 
     /// Completes after `duration`.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
-    /// Runs a task to its end, whatever becomes of the caller.
+    /// Runs a task to its end, even if the caller is dropped before.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
     /// A uniformly random number.
     fn random(&self) -> u64;
 
-    /// Ready if the task that is being polled may go on; pending if other tasks are to have their
-    /// turn first.
+    /// Returns `Ready` if the task that is being polled may go on, and `Pending` if other
+    /// tasks should run first.
     ///
-    /// A store in this process answers at once. A task that only reads would never be pending, and
-    /// would keep its thread from all others. So clients ask before each read, and several times
-    /// for a page of a scan. Without an implementation of its own, a runtime lets each task go on.
+    /// A store in this process answers at once. A task that only reads would never be pending,
+    /// and would keep its thread from all other tasks. Clients therefore call this before each
+    /// read, and several times for a page of a scan. The default implementation always lets
+    /// the task go on.
     fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
         let _ = context;
         Poll::Ready(())
     }
 }
 
-/// A commit takes as long as a page of so many rows.
+/// The number of scanned rows that cost about as much time as one commit.
 pub(crate) const ROWS_OF_A_COMMIT: usize = 128;
 
-/// A name for a new life of a client (H17).
+/// Draws a random name for a new life of a client.
 pub fn fresh_incarnation(runtime: &dyn Runtime) -> Incarnation {
     Incarnation(u128::from(runtime.random()) << 64 | u128::from(runtime.random()))
 }
 
-/// Waiting times that grow: doubled each time up to a bound, with jitter of half their length, so
-/// that those who collided do not collide again.
+/// Waiting times that double each time up to a bound. The jitter is half of each step, so that
+/// tasks that collided once do not collide again.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,

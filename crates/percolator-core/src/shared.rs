@@ -1,8 +1,9 @@
-//! The state that the handles, transactions and workers of one client share.
+//! Holds the state that the handles, transactions and workers of one client share. It consists
+//! of services, options, caches and counters, and the state that each module keeps between
+//! calls.
 //!
-//! It holds services, options, caches and counters, and what the rooms keep between calls. No file
-//! of the protocol is known here. Steps of the protocol are functions over [`Shared`] in their
-//! rooms; [`Client`](crate::Client) is the public face above them.
+//! This file knows no step of the protocol. The steps are functions over [`Shared`] in their
+//! own modules; [`Client`](crate::Client) is the public face above them.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -33,7 +34,7 @@ use crate::{
     Error, Holder, Incarnation, InvalidKind, LockService, Options, Oracle, Result, Runtime, Table,
 };
 
-/// Rows of a page that count as one read.
+/// A page counts as one read for each of this many rows.
 const ROWS_OF_A_TURN: usize = 8;
 
 /// The state of one client.
@@ -51,9 +52,9 @@ pub(crate) struct Shared {
     hints: Hints,
     failures: FailureLists,
     collection: Collection,
-    /// How many callers wait for idleness.
+    /// How many callers wait for idleness now.
     awaited: AtomicUsize,
-    /// How many pieces of work have asked for an advisory lock.
+    /// How many advisory-lock holders were named so far.
     works: AtomicU64,
     admission: Admission,
     closing: Closing,
@@ -63,7 +64,7 @@ pub(crate) struct Shared {
     watcher: Option<Watcher>,
 }
 
-/// Somebody waits for idleness as long as this lives.
+/// A caller waits for idleness as long as this value lives.
 pub(crate) struct Awaited<'a>(&'a AtomicUsize);
 
 impl Drop for Awaited<'_> {
@@ -137,34 +138,35 @@ impl Shared {
     }
 
     /// # Errors
-    /// [`Error::Closed`] once the client was closed.
+    /// [`Error::Closed`] once the client has been closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closing.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Lets other tasks have their turn, if it is time: for one read, or one page of so many rows.
+    /// Lets other tasks run if it is their turn. Call it once for each read, and once for each
+    /// page with the number of its rows.
     pub(crate) async fn take_turn(&self, rows: usize) {
         for _ in 0..=rows / ROWS_OF_A_TURN {
             poll_fn(|context| self.runtime().poll_turn(context)).await;
         }
     }
 
-    /// The longest life of a request, if the store has no floor.
+    /// The longest life of a request, if the store has no floor; otherwise `None`.
     pub(crate) fn unfenced(&self) -> Option<Duration> {
         self.services.store.request_life_max()
     }
 
-    /// What the store takes in one request.
+    /// The largest requests that the store accepts.
     pub(crate) fn limits(&self) -> Limits {
         self.services.store.limits()
     }
 
-    /// The timestamps that this client has open.
+    /// The timestamps at which this client has transactions or snapshots open.
     pub(crate) fn readers(&self) -> &Arc<OpenReaders> {
         &self.collection.readers
     }
 
-    /// Opens a table, creating it if it is not there.
+    /// Opens a table, and creates it if it does not exist.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a malformed name; those of the store.
@@ -196,7 +198,7 @@ impl Shared {
     /// The names of the store's tables, sorted, without Percolator's own.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) async fn table_names(&self) -> Result<Vec<String>> {
         let mut names = self.services().store.table_names().await?;
         names.retain(|name| !name.starts_with("percolator."));
@@ -232,8 +234,8 @@ impl Shared {
         &*self.services.locks
     }
 
-    /// The name under which the next piece of work holds an advisory lock. It is the client's, so
-    /// that the lock goes with the client's token.
+    /// The name under which the next piece of work holds an advisory lock. It contains the
+    /// client's incarnation, so that the lock ends with the client's token.
     pub(crate) fn next_holder(&self) -> Holder {
         let work = self.works.fetch_add(1, Ordering::Relaxed);
         Holder { owner: self.incarnation(), work }
@@ -251,7 +253,8 @@ impl Shared {
         &self.suspects
     }
 
-    /// Notes that somebody waits for idleness, so that batches do not rest meanwhile.
+    /// Records that a caller waits for idleness. Batching observers then run at once instead
+    /// of waiting for more changes.
     pub(crate) fn awaited(&self) -> Awaited<'_> {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         self.hints().collected.ring();
@@ -266,7 +269,7 @@ impl Shared {
         &self.collection
     }
 
-    /// What a transaction keeps of its reads.
+    /// The cache of reads for a new transaction.
     pub(crate) fn cache(&self) -> Cache {
         if self.options().read_ahead { Cache::new(&self.predictor) } else { Cache::default() }
     }
@@ -300,7 +303,7 @@ impl Shared {
         self.watcher.as_ref().filter(|watcher| watcher.is_on())
     }
 
-    /// Calls the watcher, if there is one, after an event. The caller holds no mutex.
+    /// Calls the watcher, if there is one, after an event. The caller must hold no mutex.
     pub(crate) fn emit<'e>(&self, event: impl FnOnce() -> Event<'e>) {
         if let Some(watcher) = self.watcher()
             && !watcher.call(&**self.runtime(), &event())
@@ -309,7 +312,8 @@ impl Shared {
         }
     }
 
-    /// Emits a sample of accesses to rows, of which `at` names the table and the key.
+    /// Emits a sample of accesses to `rows` rows. `at` returns table and key of a row by its
+    /// index.
     pub(crate) fn sample<'e>(
         &self,
         access: Access,
@@ -322,7 +326,8 @@ impl Shared {
         }
     }
 
-    /// The schema that was in force when a timestamp with this version was issued, or a newer one.
+    /// The schema that was in force when a timestamp with this version was issued, or a newer
+    /// one.
     pub(crate) async fn schema(&self, version: u64) -> Result<Arc<Schema>> {
         let known = self.known_schema();
         if known.version >= version {
@@ -331,7 +336,7 @@ impl Shared {
         self.learn_schema().await
     }
 
-    /// The schema as it is in the store, or a newer one.
+    /// Reads the schema from the store. Returns it, or a newer one if this client knows one.
     pub(crate) async fn learn_schema(&self) -> Result<Arc<Schema>> {
         let read = Arc::new(Schema::read(self.system()).await?);
         let mut schema = locked(&self.schema);
@@ -341,7 +346,7 @@ impl Shared {
         Ok(schema.clone())
     }
 
-    /// The schema this client knows without asking.
+    /// The schema as this client knows it, without a request.
     pub(crate) fn known_schema(&self) -> Arc<Schema> {
         locked(&self.schema).clone()
     }
@@ -351,7 +356,7 @@ impl Shared {
     }
 }
 
-/// What is wrong with a table's name is the caller's mistake.
+/// Turns a malformed table name into [`Error::Invalid`], because it is the caller's mistake.
 fn malformed(error: bigtable::Error) -> Error {
     match error {
         bigtable::Error::InvalidRequest(what) => Error::invalid(InvalidKind::Table, what),

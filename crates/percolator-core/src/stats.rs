@@ -1,4 +1,4 @@
-//! What a client has done, in numbers.
+//! Counts what a client has done since it was opened.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,7 +56,7 @@ counters! {
     committed_one_step,
     /// Transactions aborted by a conflict.
     conflicts,
-    /// Transactions aborted for any reason.
+    /// Transactions aborted for any reason, conflicts included.
     aborted,
     /// Transactions whose outcome stayed unknown.
     unknown,
@@ -64,29 +64,31 @@ counters! {
     rolled_forward,
     /// Transactions of others that this client rolled back.
     rolled_back,
-    /// Requests by which rows of tables were read at a timestamp, those for long values too.
+    /// Requests that read rows of tables at a timestamp, requests for long values included.
     reads,
-    /// Reads of cells that needed no request, because the transaction had read or fetched them.
+    /// Reads of cells that needed no request, because the transaction had read or fetched
+    /// these cells before.
     reads_saved,
-    /// Rows read before their prewrite, where that is not one request.
+    /// Rows read before their prewrite, if the prewrite of a row takes more than one request.
     looks,
-    /// Of these, rows whose prewrite was rejected all the same: others were faster.
+    /// Of these, rows whose prewrite was rejected nevertheless, because another transaction
+    /// was faster.
     looks_outrun,
-    /// Times a read met a lock of another transaction.
+    /// Times a read found a lock of another transaction.
     locks_met,
     /// Times a primary lock was renewed.
     heartbeats,
-    /// Times an advisory lock was renewed because an observer takes long.
+    /// Times an advisory lock was renewed because an observer took long.
     row_locks_renewed,
     /// Times an observer was started.
     observer_runs,
     /// Times an observer's transaction failed.
     observer_failures,
-    /// Notifications whose work was done already.
+    /// Notifications whose change had already been handled.
     notifications_stale,
     /// Notifications set aside because their observer kept failing.
     set_aside,
-    /// Times a worker met another on the same row and jumped elsewhere.
+    /// Times a worker found another worker on the same row and jumped elsewhere.
     jumps,
     /// Calls of the [watcher](crate::Watch) that panicked or took longer than a second.
     watcher_failures,

@@ -1,14 +1,15 @@
-//! Status rows: what each process of a cluster says of itself, so that one place can show all of
-//! them, whatever the store is.
+//! Writes and reads status rows. Each process of a cluster describes itself in one, so that
+//! one place can show all processes, whatever the store is.
 //!
 //! ```text
 //! table percolator.status   row: the client   cell: system:status at timestamp zero
 //! ```
 //!
-//! A status is a raw row of a table of Percolator's own. It belongs to no transaction and takes no
-//! timestamp, so waiting for idleness, observers and collection never see it. Nothing depends on
-//! it: a write may be lost, fail or come late, and is not synced. Whether a client lives is not in
-//! its row: its liveness token says so. Rows of the dead are removed by those who live.
+//! A status is a raw row in a table of Percolator's own. It belongs to no transaction and
+//! takes no timestamp, so waiting for idleness, observers and collection never see it. Nothing
+//! depends on it: a write may be lost, fail or come late, and is not synced. Whether a client
+//! lives is not in its row; its liveness token decides that. Living clients remove the rows of
+//! dead ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,31 +28,32 @@ use crate::{Incarnation, Result};
 /// The table of the status rows.
 const TABLE: &str = "percolator.status";
 const QUALIFIER: &str = "status";
-/// A format that this program does not know is left out.
+/// The format that this program writes. Rows in another format are ignored.
 const FORMAT: u8 = 1;
 /// How often a client writes its status.
 const EVERY: Duration = Duration::from_secs(10);
-/// When it does so for the first time: a command that is over by then leaves none.
+/// When a client writes its status for the first time. A command that ends earlier leaves no
+/// row.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
-/// One of so many times, a client also removes the rows of the dead.
+/// Every this many writes, a client also removes the rows of dead clients.
 const SWEEP_EVERY: u64 = 30;
-/// The largest status.
+/// Largest size of a status in bytes.
 const BYTES_MAX: usize = 1024;
-/// How much of each name is kept.
+/// How many bytes of each name are kept.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A process's account of itself. Each name is cut off after 64 bytes.
+/// A process's description of itself. Each name is cut off after 64 bytes.
 ///
 /// See [`Client::publish_status`](crate::Client::publish_status).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Its task, such as `worker`.
+    /// The task of the process, such as `worker`.
     pub role: String,
-    /// The machine that it runs on.
+    /// The machine that the process runs on.
     pub host: String,
-    /// Its number there.
+    /// The process id.
     pub pid: u32,
-    /// The version of its program.
+    /// The version of the program.
     pub version: String,
 }
 
@@ -63,18 +65,18 @@ pub struct ProcessInfo {
 pub struct Status {
     /// The client.
     pub client: Incarnation,
-    /// Whether its liveness token is there.
+    /// Whether the client's liveness token exists.
     pub alive: bool,
     /// Its process.
     pub process: ProcessInfo,
-    /// When it began, in milliseconds since 1970 by its own clock.
+    /// When the client began, in milliseconds since 1970 by its own clock.
     pub since_ms: u64,
-    /// When it wrote the status, by the same clock.
+    /// When the client wrote the status, by the same clock.
     pub written_ms: u64,
-    /// The observers that it runs, as far as there is room for their names.
+    /// The observers that the client runs, as many as fit into the row.
     pub observers: Vec<String>,
-    /// Its counters since it began: names and values of [`Stats`](crate::Stats) that are not
-    /// zero.
+    /// The client's counters since it began: names and values of [`Stats`](crate::Stats) that
+    /// are not zero.
     pub counters: Vec<(String, u64)>,
 }
 
@@ -88,13 +90,13 @@ pub(crate) fn publish(shared: &Arc<Shared>, process: ProcessInfo) {
         for round in 0u64.. {
             runtime.sleep(pause).await;
             pause = EVERY;
-            // The client is not kept open for this.
+            // This task must not keep the client open.
             let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) else {
                 return;
             };
             let value = encode(&shared, &process, since_ms);
             if let Err(error) = beat(&shared, client, value, round % SWEEP_EVERY == 0).await {
-                // The next one is in ten seconds.
+                // No retry: the next write follows in ten seconds.
                 tracing::debug!(target: "percolator::status", event = "status_error", %error);
             }
         }
@@ -121,7 +123,7 @@ async fn open(store: &dyn Store) -> bigtable::Result<Arc<dyn Table>> {
     store.open_table(TABLE, &TableSchema { groups }).await
 }
 
-/// Writes the status; `sweeps`: removes the rows of clients whose tokens are gone.
+/// Writes the status. With `sweeps`, also removes the rows of clients whose tokens are gone.
 async fn beat(shared: &Shared, client: Incarnation, value: Bytes, sweeps: bool) -> Result<()> {
     let table = open(&*shared.services().store).await?;
     let set = Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, value);
@@ -131,7 +133,7 @@ async fn beat(shared: &Shared, client: Incarnation, value: Bytes, sweeps: bool) 
         return Ok(());
     }
     for (other, _) in rows(&*table).await? {
-        // One that lives after all writes its row again.
+        // If the other client lives after all, it writes its row again.
         if other != client && !shared.locks().is_alive(other).await? {
             let delete = Mutation::delete(SYSTEM, QUALIFIER, TimeRange::ALL);
             table.mutate_row(row(other).mutation(delete)).await?;
@@ -189,7 +191,7 @@ fn encode(shared: &Shared, process: &ProcessInfo, since_ms: u64) -> Bytes {
     out.freeze()
 }
 
-/// As much of a name as is kept.
+/// The part of a name that is kept.
 fn start_of(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
@@ -198,7 +200,7 @@ fn start_of(name: &str) -> &str {
     &name[..end]
 }
 
-/// A status; `None` if a program with another format has written it.
+/// Decodes a status; `None` if the row has another format.
 fn decode(client: Incarnation, alive: bool, value: &Bytes) -> Option<Status> {
     let mut reader = Reader::new(value);
     if reader.u8()? != FORMAT {

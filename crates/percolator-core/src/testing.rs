@@ -1,6 +1,6 @@
-//! A runtime in virtual time, for examples and tests: one thread, tasks in the order in which they
-//! became ready, and time that jumps to the next timer when nothing is ready. The same seed gives
-//! the same run.
+//! Provides a runtime in virtual time, for examples and tests. It has one thread and runs
+//! tasks in the order in which they became ready. Time jumps to the next timer when no task is
+//! ready. The same seed gives the same run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -17,7 +17,7 @@ use futures::task::ArcWake;
 use crate::{Client, Options, ProcessLocks, Result, Runtime, Services, WindowOracle};
 use crate::{oracle::Oracle, runtime::fresh_incarnation};
 
-/// The runtime; see the module.
+/// A runtime in virtual time; see the module.
 #[derive(Debug, Clone)]
 pub struct VirtualRuntime {
     state: Arc<Mutex<State>>,
@@ -30,7 +30,7 @@ struct State {
     ready: VecDeque<u64>,
     tasks: BTreeMap<u64, BoxFuture<'static, ()>>,
     timers: BTreeMap<(Duration, u64), Waker>,
-    /// How many of them have ended.
+    /// How many of the timers have fired.
     woken: u64,
 }
 
@@ -62,15 +62,15 @@ impl VirtualRuntime {
         locked(&self.state)
     }
 
-    /// How often a sleep has woken somebody.
+    /// How often a sleep has ended and woken its task.
     pub fn woken(&self) -> u64 {
         self.state().woken
     }
 
-    /// Runs a future to its end, and the spawned tasks beside it.
+    /// Runs a future to its end, together with the tasks that it spawns.
     ///
     /// # Panics
-    /// When nothing can go on any more and the future has not ended.
+    /// Panics if no task is ready, no timer is set, and the future has not ended.
     pub fn block_on<T>(&self, main: impl Future<Output = T>) -> T {
         let mut main = std::pin::pin!(main);
         self.state().ready.push_back(MAIN);
@@ -208,7 +208,7 @@ pub async fn client_on(
 /// Runs an example with a client.
 ///
 /// # Panics
-/// When the example fails.
+/// Panics if the example fails.
 pub fn doc_test<F: Future<Output = Result<()>>>(example: impl FnOnce(Client) -> F) {
     let runtime = VirtualRuntime::new(1);
     let result = runtime.block_on(async {
@@ -220,10 +220,10 @@ pub fn doc_test<F: Future<Output = Result<()>>>(example: impl FnOnce(Client) -> 
     }
 }
 
-/// For the fuzzers: bytes that decode as a lock record are the encoding of that record.
+/// For the fuzzers: checks that bytes that decode as a lock record are that record's encoding.
 ///
 /// # Panics
-/// When they are not.
+/// Panics if they are not.
 pub fn check_lock_record(bytes: &[u8]) {
     let bytes = bytes::Bytes::copy_from_slice(bytes);
     if let Ok(lock) = crate::records::lock::Lock::decode(&bytes) {
@@ -231,10 +231,11 @@ pub fn check_lock_record(bytes: &[u8]) {
     }
 }
 
-/// For the fuzzers: bytes that decode as a write record are the encoding of that record.
+/// For the fuzzers: checks that bytes that decode as a write record are that record's
+/// encoding.
 ///
 /// # Panics
-/// When they are not.
+/// Panics if they are not.
 pub fn check_write_record(bytes: &[u8]) {
     let bytes = bytes::Bytes::copy_from_slice(bytes);
     if let Ok(write) = crate::records::write::Write::decode(&bytes) {

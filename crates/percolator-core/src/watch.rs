@@ -1,10 +1,11 @@
-//! Events that a program can watch: what a client's transactions, observers, resolvers and
-//! collector have just done.
+//! Defines the events that a program can watch: what a client's transactions, observers,
+//! resolvers and collector have just done.
 //!
-//! One hook, [`Options::watch`](crate::Options::watch), off by default. Invariants: the core calls
-//! a watcher after the fact and holds no mutex meanwhile, so a watcher can change no outcome. A
-//! call that panics or blocks is caught and counted, and the third one is the last. Without a
-//! watcher no time is read and nothing is allocated for it.
+//! The only hook is [`Options::watch`](crate::Options::watch), which is off by default. The
+//! core calls a watcher after the fact and holds no mutex during the call, so a watcher can
+//! change no outcome. A call that panics or blocks is caught and counted; after the third one
+//! the watcher is not called again. Without a watcher no time is read and nothing is allocated
+//! for it.
 
 pub(crate) mod watcher;
 
@@ -17,13 +18,13 @@ use crate::records::column::Cell;
 use crate::txn::row_plan::RowPlan;
 use crate::{Column, Error, GcReport, Incarnation, LockFate, RowKey, Timestamp};
 
-/// Code that is called after each event of a client.
+/// Code that a client calls after each event.
 ///
-/// A client calls its watcher on the task that caused the event, and goes on when the call returns.
-/// A watcher must return at once: no waiting, no input or output, no call of the client. One that
-/// panics, or takes longer than a second, for the third time is called no more;
-/// [`Stats::watcher_failures`](crate::Stats::watcher_failures) counts. Several calls may run at a
-/// time.
+/// A client calls its watcher on the task that caused the event, and goes on when the call
+/// returns. A watcher must return at once: it must not wait, do input or output, or call the
+/// client. After the third call that panics or takes longer than a second, the watcher is not
+/// called again. [`Stats::watcher_failures`](crate::Stats::watcher_failures) counts such
+/// calls. Several calls may run at the same time.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -64,7 +65,7 @@ pub trait Watch: Send + Sync + fmt::Debug {
     fn on_event(&self, event: &Event<'_>);
 }
 
-/// A cell, by the names that it has.
+/// A cell, named by table, row and column.
 ///
 /// See [`Event::LockFound`], and [`Written::cells`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,14 +90,15 @@ impl<'a> From<&'a Cell> for CellRef<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A transaction that wrote or notified something has committed: its commit point has passed.
-    /// In two phases its secondaries may still be locked.
+    /// A transaction that wrote or notified something has committed: its commit point has
+    /// passed. After a two-phase commit its secondaries may still be locked.
     Committed {
         /// The transaction.
         tx: TransactionInfo<'a>,
         /// The timestamp from which its writes are visible.
         commit_ts: Timestamp,
-        /// In one step or in two phases; `TwoPhases` for a transaction that only notifies.
+        /// Whether it committed in one step or in two phases. A transaction that only notifies
+        /// reports `TwoPhases`.
         path: CommitPath,
         /// How long it took.
         spans: Spans,
@@ -107,14 +109,14 @@ pub enum Event<'a> {
     Ended {
         /// The transaction.
         tx: TransactionInfo<'a>,
-        /// Why: [`Error::Aborted`] or [`Error::Unknown`]; the failure of the store or the oracle if
-        /// the transaction only notifies.
+        /// Why: [`Error::Aborted`] or [`Error::Unknown`]. For a transaction that only
+        /// notifies, the failure of the store or the oracle.
         why: &'a Error,
         /// How long it took.
         spans: Spans,
     },
-    /// A read, a commit, a worker or a collector has found a lock of another transaction. Whoever
-    /// waits for a lock finds it several times.
+    /// A read, a commit, a worker or a collector has found a lock of another transaction. A
+    /// client that waits for a lock finds it several times.
     LockFound {
         /// The locked cell.
         cell: CellRef<'a>,
@@ -124,7 +126,7 @@ pub enum Event<'a> {
         owner: Incarnation,
         /// How long the finder has waited so far: zero the first time.
         waited: Duration,
-        /// Its fate, which may still lie ahead.
+        /// The lock's fate, which may not have been decided yet.
         fate: LockFate,
     },
     /// This client has rolled locks of one transaction in one row forward (`commit_ts`) or back
@@ -141,7 +143,8 @@ pub enum Event<'a> {
     Ran {
         /// The observer.
         observer: &'a str,
-        /// The changes that it was handed: one, unless it is a batching observer.
+        /// The changes that the observer was given: several if it is a batching observer,
+        /// otherwise one.
         changes: &'a [Change],
         /// How long the run took, its commit included.
         took: Duration,
@@ -166,7 +169,7 @@ pub enum Event<'a> {
         /// How long it took.
         took: Duration,
     },
-    /// One access of 64, chosen evenly: where the load is.
+    /// One access of 64, chosen evenly. The samples show which rows carry the load.
     Sampled {
         /// The table.
         table: &'a str,
@@ -182,26 +185,26 @@ pub enum Event<'a> {
 /// See [`Watch`] for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct TransactionInfo<'a> {
-    /// The name that [`Client::named`](crate::Client::named) gave it; of an observer's run, the
-    /// observer.
+    /// The name that [`Client::named`](crate::Client::named) gave it. For an observer's run,
+    /// the name of the observer.
     pub name: Option<&'a str>,
     /// Its start timestamp.
     pub start_ts: Timestamp,
-    /// The changes that it handles, if it is an observer's: the first 32.
+    /// If an observer runs in it, the changes that the observer handles: the first 32.
     pub causes: &'a [Change],
 }
 
-/// How long the parts of a transaction took. The time that its closure took is the rest.
+/// How long the parts of a transaction took. The rest of `total` is the time of its closure.
 ///
 /// See [`Event::Committed`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spans {
     /// From `begin`, the wait for a timestamp included, until the commit point or the failure.
     pub total: Duration,
-    /// Of the prewrite; zero in one step.
+    /// The prewrite; zero for a one-step commit.
     pub prewrite: Duration,
-    /// From the prewrite's end, or the commit's begin in one step, until the commit point or the
-    /// failure.
+    /// From the end of the prewrite until the commit point or the failure. For a one-step
+    /// commit, from the beginning of the commit.
     pub commit: Duration,
 }
 
@@ -215,21 +218,22 @@ pub enum RunEnd<'a> {
     Committed {
         /// The start timestamp of its transaction.
         start_ts: Timestamp,
-        /// Its commit timestamp; its start timestamp if it wrote nothing.
+        /// Its commit timestamp, or its start timestamp if it wrote nothing.
         commit_ts: Timestamp,
     },
-    /// It ran into another transaction, its lock or the safe point, and runs again.
+    /// It conflicted with another transaction, a lock or the safe point, and will run again.
     Conflicted,
-    /// It failed, and runs again in a while or is set aside.
+    /// It failed. It will run again after a pause, or the change is set aside.
     Failed {
-        /// How often it has failed on this change, if it was handed one change; zero if it was
-        /// handed several. Those are handed over again one by one.
+        /// How often it has failed on this change. Zero if it was given several changes: those
+        /// are given to it again one by one.
         attempts: u32,
         /// Why.
         error: &'a Error,
     },
-    /// The store, the oracle or what the observer feeds is out of reach, or the outcome is unknown.
-    /// It runs again, and nothing is counted against the change.
+    /// The store, the oracle or the target that the observer feeds is out of reach, or the
+    /// outcome is unknown. It will run again, and the failure does not count against the
+    /// change.
     Interrupted {
         /// Why.
         error: &'a Error,
@@ -257,7 +261,7 @@ pub struct Written<'a> {
 }
 
 impl<'a> Written<'a> {
-    /// The cells that have a new value or were deleted, acknowledgements of observers left out.
+    /// The cells that have a new value or were deleted, without acknowledgements of observers.
     pub fn cells(&self) -> impl Iterator<Item = CellRef<'a>> + use<'a> {
         self.rows.iter().flat_map(|row| {
             let cells = row.cells.iter().filter(|cell| !cell.column.is_ack());

@@ -1,5 +1,5 @@
-//! The public face: what a program does with a database. Each method calls a function of the room
-//! that does it.
+//! Defines [`Client`], the public face: everything that a program does with a database. Each
+//! method calls one function in the module that implements it.
 
 mod observers;
 mod upkeep;
@@ -23,8 +23,9 @@ use crate::{
     Transaction, close,
 };
 
-/// A client of one store: begins transactions, reads the past, runs observers. Cloning is cheap;
-/// all clones are one client, with one liveness token. The token goes with the last clone.
+/// A client of one store: begins transactions, reads the past, runs observers. Cloning is
+/// cheap. All clones are one client with one liveness token, which is given up when the last
+/// clone is dropped.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -45,7 +46,7 @@ pub struct Client {
     name: Option<Arc<str>>,
 }
 
-/// A client that may be gone: it is not kept open for this.
+/// A handle that does not keep its client open.
 ///
 /// ```
 /// # percolator_core::doc_test(|client| async move {
@@ -56,7 +57,7 @@ pub struct Client {
 pub struct WeakClient(Weak<Shared>);
 
 impl WeakClient {
-    /// The client, if any handle of it is left.
+    /// The client, if it still has a handle.
     pub fn upgrade(&self) -> Option<Client> {
         Some(Client { shared: self.0.upgrade()?, name: None })
     }
@@ -66,9 +67,10 @@ impl Client {
     /// Opens a client under a fresh incarnation and registers its liveness token.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store) when the store holds data of a newer format,
-    /// [`Error::Invalid`](crate::Error::Invalid) when it has no floor and its requests may live too
-    /// long, and those of store and services.
+    /// * [`Error::Store`](crate::Error::Store) if the store holds data of a newer format.
+    /// * [`Error::Invalid`](crate::Error::Invalid) if the store has no floor and its requests
+    ///   may live too long.
+    /// * Errors of store and services.
     pub async fn open(services: Services, options: Options) -> Result<Self> {
         let incarnation = fresh_incarnation(&*services.runtime);
         let life = services.store.request_life_max();
@@ -76,7 +78,7 @@ impl Client {
         let system = services.store.open_table(SYSTEM_TABLE, &system_schema()).await?;
         let placement = format::check(&*system, Placement::of(&*services.store)).await?;
         let schema = Schema::read(&*system).await?;
-        // Last: nobody would give the token up if something failed after it.
+        // Register last: if something failed after this, nobody would give the token up.
         services.locks.register(incarnation).await?;
         let shared = Shared::new(services, options, incarnation, system, placement, schema);
         let shared = Arc::new(shared);
@@ -87,11 +89,11 @@ impl Client {
         Ok(Client { shared, name: None })
     }
 
-    /// This client, for transactions of one kind: the watcher and traces show their name. A handle
-    /// like any other.
+    /// A handle of this client whose transactions carry a name, which the watcher and traces
+    /// show. In all else it is like any other handle.
     ///
-    /// Names are for people who look at many transactions at once. Give each kind a name, and not
-    /// each transaction.
+    /// Names are for people who look at many transactions at once. Name each kind of
+    /// transaction, not each single one.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -108,7 +110,7 @@ impl Client {
         Client { shared: self.shared.clone(), name: Some(name.into()) }
     }
 
-    /// Opens a table, creating it if it is not there.
+    /// Opens a table, and creates it if it does not exist.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a malformed name; those of the store.
@@ -119,7 +121,7 @@ impl Client {
     /// The names of the store's tables, sorted, without Percolator's own.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn table_names(&self) -> Result<Vec<String>> {
         self.shared.table_names().await
     }
@@ -127,8 +129,8 @@ impl Client {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// [`Error::Oracle`](crate::Error::Oracle) when no timestamp can be had; those of the store
-    /// when observers were registered meanwhile and the schema cannot be read.
+    /// [`Error::Oracle`](crate::Error::Oracle) if the oracle issues no timestamp. Errors of the
+    /// store if observers were registered meanwhile and the schema cannot be read.
     pub async fn begin(&self) -> Result<Transaction> {
         begin(&self.shared, self.name.as_ref()).await
     }
@@ -142,7 +144,8 @@ impl Client {
         snapshot_at(&self.shared, ts).await
     }
 
-    /// A read-only view of the data as of the latest timestamp issued; issues none itself.
+    /// A read-only view of the data as of the latest timestamp issued. Issues no timestamp
+    /// itself.
     ///
     /// # Errors
     /// [`Error::Oracle`](crate::Error::Oracle) when the oracle cannot be reached.
@@ -150,9 +153,9 @@ impl Client {
         snapshot(&self.shared).await
     }
 
-    /// Runs `work` in a transaction and commits it. After an abort the closure runs again, from
-    /// scratch and with a new start timestamp, so that it reads what the winner wrote (H22); never
-    /// after an unknown outcome.
+    /// Runs `work` in a transaction and commits it. After an abort the closure runs again,
+    /// from scratch and with a new start timestamp, so that it reads what the winner wrote. It
+    /// never runs again after an unknown outcome.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -169,8 +172,10 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Whatever the closure returns; [`Error::Aborted`](crate::Error::Aborted) of the last attempt
-    /// when the client's `attempts_max` are used up; [`Error::Unknown`](crate::Error::Unknown).
+    /// * Any error that the closure returns.
+    /// * [`Error::Aborted`](crate::Error::Aborted) of the last attempt, once the client's
+    ///   `attempts_max` attempts are used up.
+    /// * [`Error::Unknown`](crate::Error::Unknown).
     ///
     /// # Cancellation
     /// If the future is dropped while the closure runs or between two attempts, nothing was
@@ -184,8 +189,7 @@ impl Client {
         Ok(transact::transact(&self.shared, self.name.as_ref(), work).await?.value)
     }
 
-    /// As [`transact`](Client::transact), and returns the commit timestamp with the closure's
-    /// value.
+    /// Works like [`transact`](Client::transact), and also returns the commit timestamp.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -209,12 +213,12 @@ impl Client {
         transact::transact(&self.shared, self.name.as_ref(), work).await
     }
 
-    /// Returns once no power cut can take back a commit that any client was told of before this
-    /// call. A store that syncs each commit has nothing to do. A server behind a network syncs as
-    /// it was started to; it cannot be asked for more.
+    /// Makes every commit that any client reported before this call safe from a power cut, and
+    /// then returns. If the store syncs each commit, there is nothing to do. A server behind a
+    /// network syncs as it was configured; a client cannot make it sync more.
     ///
-    /// A program that can repeat its work, such as a bulk load, opens its database with less
-    /// durability, and calls this before it says that it is done.
+    /// A program that can repeat its work, such as a bulk load, may open its database with
+    /// less durability. It calls this method before it reports that it is done.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -227,11 +231,11 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store) when the store cannot write; what was committed is
-    /// still there unless the machine stops, and the next call tries again.
+    /// [`Error::Store`](crate::Error::Store) if the store cannot write. Committed data still
+    /// exists unless the machine stops, and the next call tries again.
     ///
     /// # Cancellation
-    /// The sync goes on, and nothing else depends on it.
+    /// If the future is dropped, the sync goes on. Nothing else depends on it.
     pub async fn sync(&self) -> Result<()> {
         self.shared.check_open()?;
         Ok(self.shared.services().store.sync().await?)
@@ -242,16 +246,18 @@ impl Client {
         self.shared.counters().read()
     }
 
-    /// Ends everything that this client does in the background, and waits for it: workers finish
-    /// the cell they are at, however long that takes; commits whose caller let go, and secondary
-    /// rows, are committed; collectors end where they are. Then the client's liveness token is
-    /// given up.
+    /// Ends everything that this client does in the background, and waits for it.
     ///
-    /// From then on everything fails with [`Error::Closed`](crate::Error::Closed): what clones of
-    /// this client begin, and reads and commits of transactions that are open. A commit that
-    /// another task is in the middle of is waited for; a caller that holds its future without
-    /// polling it holds up `close`. Other clients of the same store go on. Closing a client that is
-    /// closed does nothing. An observer must not await this: it would wait for itself.
+    /// Workers finish the cell they are at, however long that takes. Secondary rows, and
+    /// commits whose caller dropped the future, are committed. Collectors stop where they are.
+    /// Then the client gives up its liveness token.
+    ///
+    /// From then on everything fails with [`Error::Closed`](crate::Error::Closed): new work of
+    /// any clone of this client, and reads and commits of open transactions. `close` waits for
+    /// a commit that another task has begun. A caller that holds the future of a commit
+    /// without polling it therefore delays `close`. Other clients of the same store go on.
+    /// Closing a closed client does nothing. An observer must not await this method, because
+    /// it would wait for itself.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -268,13 +274,13 @@ impl Client {
         close::close(&self.shared, None).await;
     }
 
-    /// As [`close`](Client::close), but waits for so long at most, a second more for workers that
-    /// block their thread, and returns what is left.
+    /// Works like [`close`](Client::close), but waits at most for `longest`. It waits a second
+    /// more for workers that block their thread. Returns a report of the work that is left.
     pub async fn close_within(&self, longest: Duration) -> CloseReport {
         close::close(&self.shared, Some(longest)).await
     }
 
-    /// This client, for a task that must not keep it alive.
+    /// A weak handle of this client, for a task that must not keep it alive.
     pub fn downgrade(&self) -> WeakClient {
         WeakClient(Arc::downgrade(&self.shared))
     }

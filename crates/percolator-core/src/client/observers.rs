@@ -1,4 +1,5 @@
-//! Observers, seen by a client: running them, registering them, waiting for them.
+//! Adds observers to [`Client`]: registering them, running them, waiting for them, pausing
+//! them.
 
 use std::time::Duration;
 
@@ -8,16 +9,16 @@ use crate::records::schema::{Observed, Schema};
 use crate::{Backlog, Client, Failing, IdleReport, Result, SetAside, WorkerOptions, Workers};
 
 impl Client {
-    /// Registers observers in the store's schema and starts workers that run them. Observers that
-    /// are new to the schema also run for what was written before.
+    /// Registers observers in the store's schema and starts workers that run them. Observers
+    /// that are new to the schema also run for values that were written before.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for two observers of one name on one column, or a
-    /// column that is to be both strong and weak; those of store and oracle.
+    /// [`Error::Invalid`](crate::Error::Invalid) for two observers of one name on one column,
+    /// or for a column with both strong and weak observers. Errors of store and oracle.
     ///
     /// # Cancellation
-    /// If the future is dropped, no worker starts. The schema may name the observers already; call
-    /// it again, or [`retire_observer`](Client::retire_observer) for each of them.
+    /// If the future is dropped, no worker starts. The schema may name the observers already.
+    /// Call this again, or call [`retire_observer`](Client::retire_observer) for each of them.
     pub async fn observe(
         &self,
         registrations: Vec<Registration>,
@@ -26,11 +27,12 @@ impl Client {
         workers::observe(&self.shared, registrations, options).await
     }
 
-    /// Names observers in the store's schema without running them here: from now on what they
-    /// observe is notified, for the processes that [`observe`](Client::observe).
+    /// Registers observers in the store's schema without running them here. From now on,
+    /// writes to their columns leave notifications for the processes that
+    /// [`observe`](Client::observe).
     ///
-    /// Notifications on a notify-only column that nobody observes are refused, so whoever sends
-    /// some to observers that start later, or elsewhere, declares them first.
+    /// Notifications on a notify-only column without observers are refused. A program that
+    /// notifies observers which start later, or in another process, declares them first.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -45,20 +47,21 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a column that is to be both strong and weak;
-    /// those of store and oracle.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a column with both strong and weak
+    /// observers; those of store and oracle.
     pub async fn declare(&self, observers: &[Observed]) -> Result<()> {
         register::declare(&self.shared, observers).await
     }
 
-    /// Takes observers out of the schema: their columns no longer get notifications for them, and
-    /// those that are left are dropped. Returns how many registrations had that name.
+    /// Removes observers from the schema: writes to their columns no longer notify them, and
+    /// their remaining notifications are dropped. Returns how many registrations had that
+    /// name.
     ///
-    /// Registered again under the same name, an observer is told of what changed meanwhile, except
-    /// of deletions that garbage collection has dropped by then.
+    /// An observer that is registered again under the same name receives the changes made
+    /// meanwhile, except deletions that garbage collection has dropped by then.
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     pub async fn retire_observer(&self, observer: &str) -> Result<usize> {
         register::retire_observer(&self.shared, observer).await
     }
@@ -66,14 +69,13 @@ impl Client {
     /// The registered observers of the whole store.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn observers(&self) -> Result<Vec<Observed>> {
         Ok(Schema::read(self.shared.system()).await?.entries.into_keys().collect())
     }
 
-    /// Waits until nothing is dirty and no timestamp was issued meanwhile, or until `timeout`.
-    /// Issues no timestamps itself. Transactions of clients that are still running are not waited
-    /// for.
+    /// Waits until no cell is dirty and no timestamp was issued meanwhile, or until `timeout`.
+    /// Issues no timestamps itself. It does not wait for running transactions of clients.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -83,7 +85,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     pub async fn wait_idle(&self, timeout: Option<Duration>) -> Result<IdleReport> {
         idle::wait_idle(&self.shared, timeout).await
     }
@@ -97,26 +99,26 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn backlog(&self) -> Result<Vec<Backlog>> {
         idle::backlog(&self.shared).await
     }
 
-    /// The observers of the schema that no worker of this client runs, as far as this client knows
-    /// the schema; none if it has no workers at all. Changes that wait for them wait for another
-    /// process, or for ever.
+    /// The observers of the schema that no worker of this client runs, according to the schema
+    /// that this client knows. Empty if the client has no workers at all. Changes for these
+    /// observers wait until another process runs them.
     pub fn missing_observers(&self) -> Vec<Observed> {
         idle::missing_observers(&self.shared)
     }
 
-    /// How many hints wait for this process's workers: a cheap measure of how far they are behind.
+    /// How many hints wait for this process's workers: a cheap estimate of their backlog.
     pub fn hints_waiting(&self) -> usize {
         idle::hints_waiting(&self.shared)
     }
 
-    /// The changes that observers of this client fail on and will try again, at most `limit`, in
-    /// order of table and cell. Those of other clients are not known here. What was given up is in
-    /// [`set_aside`](Client::set_aside).
+    /// The changes on which observers of this client have failed and that they will try again:
+    /// at most `limit`, in order of table and cell. Changes of other clients are not included.
+    /// Changes that observers have given up are in [`set_aside`](Client::set_aside).
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -149,37 +151,37 @@ impl Client {
     /// The notifications that were set aside because their observers kept failing, in all tables.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn set_aside(&self) -> Result<Vec<SetAside>> {
         set_aside::set_aside(&self.shared).await
     }
 
-    /// Brings set-aside notifications of an observer back, to be tried again, and with them those
-    /// of others that failed on the same change; of all observers if none is named. Returns how
-    /// many.
+    /// Makes set-aside notifications of an observer dirty again, so that they are tried again.
+    /// Other observers that failed on the same change also try again. Without a name, replays
+    /// those of all observers. Returns how many notifications came back.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn replay(&self, observer: Option<&str>) -> Result<usize> {
         set_aside::replay(&self.shared, observer).await
     }
 
-    /// Brings one set-aside notification back, to be tried again by all observers that failed on
-    /// it. Returns `false` if it is not set aside any more.
+    /// Makes one set-aside notification dirty again; all observers that failed on it try
+    /// again. Returns `false` if it is no longer set aside.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn replay_one(&self, aside: &SetAside) -> Result<bool> {
         set_aside::replay_one(&self.shared, aside).await
     }
 
-    /// Has an observer never handle a change that was set aside, and returns `false` if it is not
-    /// set aside any more. The observer runs again when the cell changes again.
+    /// Makes an observer skip a change that was set aside. Returns `false` if the change is no
+    /// longer set aside. The observer runs again when the cell changes again.
     ///
-    /// The change of a strong observer is acknowledged in a transaction, unless it has changed
-    /// since. Its notification comes back, and the next worker clears it. The notification for a
-    /// weak observer is dropped. If other observers failed at the same change, it stays set aside
-    /// for them.
+    /// For a strong observer the change is acknowledged in a transaction, unless the cell has
+    /// changed since. The notification comes back, and the next worker clears it. For a weak
+    /// observer the notification is dropped. If other observers failed on the same change, it
+    /// stays set aside for them.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -205,19 +207,19 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Aborted`](crate::Error::Aborted) when others keep writing the cell; those of store
-    /// and oracle.
+    /// [`Error::Aborted`](crate::Error::Aborted) if other transactions keep writing the cell;
+    /// those of store and oracle.
     pub async fn skip(&self, aside: &SetAside) -> Result<bool> {
         skip::skip(&self.shared, aside).await
     }
 
-    /// Pauses an observer in all processes, until it is [resumed](Client::resume_observer), also
-    /// over restarts. Returns how many registrations have that name.
+    /// Pauses an observer in all processes until it is [resumed](Client::resume_observer); the
+    /// pause survives restarts. Returns how many registrations have that name.
     ///
-    /// No run begins any more once this has returned. A run that had begun before may still commit.
-    /// Changes made meanwhile are not lost: they stay notified, and all changes of a cell are one
-    /// run after the pause. Other observers of the same column go on, except that weak observers of
-    /// one column pause together.
+    /// No run begins after this method has returned. A run that began before may still commit.
+    /// Changes made meanwhile are not lost: they stay notified, and after the pause all
+    /// changes of a cell are handled by one run. Other observers of the same column go on,
+    /// except that weak observers of one column pause together.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -242,21 +244,22 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     ///
     /// # Cancellation
-    /// If the future is dropped, the observer may be paused, and some processes may learn of it
-    /// later. Call it again.
+    /// If the future is dropped, the observer may be paused, and some processes may learn
+    /// about it later. Call this method again.
     pub async fn pause_observer(&self, observer: &str) -> Result<usize> {
         pause::set_paused(&self.shared, observer, true).await
     }
 
-    /// Has a [paused](Client::pause_observer) observer run again, for everything that it has
-    /// missed. Returns how many registrations have that name. Workers of other processes learn of
-    /// it with their next pass over the store, within [`idle_max`](crate::WorkerOptions::idle_max).
+    /// Resumes a [paused](Client::pause_observer) observer, which then handles everything that
+    /// it has missed. Returns how many registrations have that name. Workers of other
+    /// processes learn about it in their next pass over the store, within
+    /// [`idle_max`](crate::WorkerOptions::idle_max).
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     pub async fn resume_observer(&self, observer: &str) -> Result<usize> {
         pause::set_paused(&self.shared, observer, false).await
     }
@@ -264,22 +267,23 @@ impl Client {
     /// The observers that are paused.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn paused_observers(&self) -> Result<Vec<Observed>> {
         pause::paused(&self.shared).await
     }
 
-    /// Waits while too much waits for observers, or while the store is short of room for new locks
-    /// and notifications. Those who bring in new work call it before each piece.
+    /// Waits while too many changes wait for observers, or while the store lacks room for new
+    /// locks and notifications. Programs that bring in new work call it before each piece.
     ///
-    /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). Changes count that
-    /// wait for workers of this client, as far as such workers are there. With
+    /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). If this client
+    /// has workers, changes that wait for them count. With
     /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all
-    /// notifications in the store count, as of half a second ago at most. Changes for a batching
-    /// observer of this client count only in the store.
+    /// notifications in the store count, as of at most half a second ago. Changes for a
+    /// batching observer of this client count only in the store.
     ///
-    /// Called by an observer, also through other functions, it returns at once: observers are what
-    /// clears the backlog. A task that an observer has spawned is not known for one.
+    /// If an observer calls it, also through other functions, it returns at once, because
+    /// observers are what clears the backlog. A task that an observer has spawned is not
+    /// recognised as part of the observer.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -295,8 +299,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Overloaded`](crate::Error::Overloaded) after
-    /// [`admit_wait_max`](crate::Options::admit_wait_max); it says what waits, and what helps.
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`admit_wait_max`](crate::Options::admit_wait_max); it says which changes wait, and
+    /// what helps. [`Error::Closed`](crate::Error::Closed).
     pub async fn admit(&self) -> Result<()> {
         admit::admit(&self.shared).await
     }

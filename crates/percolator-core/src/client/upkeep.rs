@@ -1,4 +1,4 @@
-//! Garbage collection and inspection, seen by a client.
+//! Adds garbage collection, inspection and status rows to [`Client`].
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use crate::{
 };
 
 impl Client {
-    /// Collects garbage once: versions that were overwritten or deleted more than `retention` ago
-    /// and that nobody has open. Goes as fast as it can;
-    /// [`collect_in_background`](Client::collect_in_background) is for every day.
+    /// Collects garbage once: versions that were overwritten or deleted more than `retention`
+    /// ago. Versions that a transaction of this client or a registered reader can still see
+    /// are kept. It goes as fast as it can. For regular use, call
+    /// [`collect_in_background`](Client::collect_in_background).
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -32,25 +33,27 @@ impl Client {
     /// # Ok(()) });
     /// ```
     ///
-    /// A retention protects the transactions of other clients that are younger. Older ones of a
-    /// client that collects in the background hold the safe point back; those of a client that does
-    /// not, as [`open`](Client::open) returns it, fail with
-    /// [`Error::TooOld`](crate::Error::TooOld). So no retention should be shorter than the longest
-    /// transaction.
+    /// The retention protects younger transactions of other clients. Older transactions are
+    /// protected only if their client collects in the background, which holds the safe point
+    /// back. Otherwise they fail with [`Error::TooOld`](crate::Error::TooOld); a client as
+    /// [`open`](Client::open) returns it does not collect. So the retention should not be
+    /// shorter than the longest transaction.
     ///
-    /// On a store without a floor no retention is shorter than
-    /// [`retention_min`](Client::retention_min), and a client that collects for the first time
-    /// watches for so long before it does.
+    /// On a store without a floor no retention may be shorter than
+    /// [`retention_min`](Client::retention_min). A client that collects there for the first
+    /// time watches for that long before it collects.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for too short a retention; those of store, oracle
-    /// and lock service. The next round goes on where this one ended.
+    /// [`Error::Invalid`](crate::Error::Invalid) if the retention is too short; those of
+    /// store, oracle and lock service. After a failure, the next round goes on where this one
+    /// ended.
     pub async fn gc(&self, retention: Duration) -> Result<GcReport> {
         round::gc(&self.shared, retention).await
     }
 
-    /// Where garbage collection stands. Changes no table, and no timestamp is issued; notes when
-    /// the latest one was, and takes back registrations that have lapsed.
+    /// Reports the progress of garbage collection. It changes no table and issues no
+    /// timestamp. It records when the latest timestamp was issued, and removes registrations
+    /// that have lapsed.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -68,17 +71,18 @@ impl Client {
         round::gc_status(&self.shared, retention).await
     }
 
-    /// How old timestamps are, as far as the samples say that garbage collection takes now and
-    /// then. Notes when the latest one was; no timestamp is issued.
+    /// Estimates the ages of timestamps, from the samples that garbage collection takes now
+    /// and then. It records when the latest timestamp was issued, and issues none itself.
     ///
     /// # Errors
-    /// Those of store and oracle.
+    /// Errors of store and oracle.
     pub async fn ages(&self, timestamps: &[Timestamp]) -> Result<Vec<Age>> {
         safe_point::ages(&self.shared, timestamps).await
     }
 
-    /// Collects garbage in the background from now on, and keeps this client registered as a reader
-    /// of what it has open. A database that nobody writes to costs nothing and gets no timestamps.
+    /// Collects garbage in the background from now on, and keeps this client registered as a
+    /// reader of the timestamps that it has open. A database without writes costs nothing and
+    /// issues no timestamps.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -102,8 +106,8 @@ impl Client {
         background::collect_in_background(&self.shared, options)
     }
 
-    /// The shortest retention: zero, unless the store has no floor. Then it is four times the
-    /// longest life of a request, of any client that this one has learnt of.
+    /// The shortest retention. It is zero unless the store has no floor. Then it is four times
+    /// the longest life of a request of any client that this client knows of.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -117,15 +121,16 @@ impl Client {
     /// Whether garbage collection is possible with this retention.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) when it is shorter than
+    /// [`Error::Invalid`](crate::Error::Invalid) if it is shorter than
     /// [`retention_min`](Client::retention_min).
     pub fn check_retention(&self, retention: Duration) -> Result<()> {
         unfenced::check_retention(&self.shared, retention)
     }
 
-    /// Writes what this client is and does into the store from now on, every ten seconds, until it
-    /// is closed or dropped: one row of at most 1 KiB, without a timestamp and without a sync. A
-    /// process of a cluster calls it once, after it has connected. A failure changes nothing else.
+    /// Writes this client's status into the store every ten seconds, until the client is
+    /// closed or dropped. A status is one row of at most 1 KiB, written without a timestamp
+    /// and without a sync. A process of a cluster calls this once, after it has connected. A
+    /// failure changes nothing else.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -141,19 +146,19 @@ impl Client {
         status::publish(&self.shared, process);
     }
 
-    /// What the clients of this store say of themselves, and whether they live. Clients that do not
-    /// [`publish_status`](Client::publish_status) are not in it. No timestamp is issued.
+    /// The statuses of the store's clients, and whether each client lives. Clients that do not
+    /// [`publish_status`](Client::publish_status) are missing. Issues no timestamp.
     ///
     /// # Errors
-    /// Those of store and lock service.
+    /// Errors of store and lock service.
     pub async fn statuses(&self) -> Result<Vec<Status>> {
         status::statuses(&self.shared).await
     }
 
-    /// Everything Percolator keeps of a cell, newest first.
+    /// Everything that Percolator stores for a cell, newest first.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn cell_history(
         &self,
         table: &Table,
@@ -163,11 +168,11 @@ impl Client {
         inspect::cell_history(&self.shared, table, row, column).await
     }
 
-    /// Everything that decides what the records of a cell mean, to be
-    /// [explained](CellState::explain). Nothing is resolved or changed, and no timestamp is issued.
+    /// Reads everything that determines the meaning of a cell's records, to be
+    /// [explained](CellState::explain). Resolves and changes nothing, and issues no timestamp.
     ///
     /// # Errors
-    /// Those of store, oracle and lock service.
+    /// Errors of store, oracle and lock service.
     pub async fn cell_state(
         &self,
         table: &Table,
@@ -180,13 +185,13 @@ impl Client {
     /// The locks in all tables, at most `limit`, in order of table and cell.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn held_locks(&self, limit: usize) -> Result<Vec<LockView>> {
         inspect::held_locks(&self.shared, limit).await
     }
 
-    /// Counts the rows of a table and the bytes of their newest versions, up to so many rows. Reads
-    /// what is there at the moment, and waits for no lock.
+    /// Counts the rows of a table and the bytes of their newest versions, in at most
+    /// `rows_max` rows. Reads the store's current state, and waits for no lock.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -204,12 +209,12 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn table_size(&self, table: &Table, rows_max: usize) -> Result<TableSize> {
         inspect::table_size(&self.shared, table, rows_max).await
     }
 
-    /// What will become of a lock, as far as its primary's row and the lock service say.
+    /// Predicts how a lock will be resolved, from its primary's row and the lock service.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -226,13 +231,13 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of store and lock service.
+    /// Errors of store and lock service.
     pub async fn lock_fate(&self, lock: &LockView) -> Result<LockFate> {
         inspect::lock_fate(&self.shared, lock).await
     }
 
-    /// Resolves a lock as the next reader of its cell would, and with it all others of its
-    /// transaction in the same row. The lock of an owner who lives stays.
+    /// Resolves a lock as the next reader of its cell would, together with all other locks of
+    /// its transaction in the same row. A lock whose owner lives stays.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -254,7 +259,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of store and lock service; [`Error::Closed`](crate::Error::Closed).
+    /// Errors of store and lock service; [`Error::Closed`](crate::Error::Closed).
     pub async fn resolve_lock(&self, lock: &LockView) -> Result<LockEnd> {
         on_request::resolve_lock(&self.shared, lock).await
     }

@@ -1,7 +1,8 @@
-//! Claims: rows that somebody must renew, and how others judge them.
+//! Defines claims: rows that their owner must renew, and how other processes judge them.
 //!
-//! Invariant: a claim is judged by the judge's own monotonic clock alone: it has run out when the
-//! *same* claim was seen for longer than its lifetime. No clock of another process counts (H18).
+//! Invariant: a process judges a claim by its own monotonic clock alone. A claim has run out
+//! once the process has seen the *same* claim for longer than the claim's lifetime. Clocks of
+//! other processes never count, because they may be off by hours (H18).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -16,26 +17,26 @@ use crate::records::codec::Reader;
 use crate::records::lock::Incarnation;
 use crate::{Error, Result, Runtime};
 
-/// How many claims are watched. Beyond, the youngest watch is given up, so that the older ones come
-/// to their end.
+/// How many claims a process watches. If there are more, it stops watching the youngest one,
+/// so that the older ones can still run out.
 const WATCHED_MAX: usize = 16 * 1024;
 
-/// Bytes of a row's key that a name takes; what is longer goes into the qualifier.
+/// How many bytes of a name go into the row's key. Longer names continue in the qualifier.
 const NAME_IN_ROW_MAX: usize = 4000;
 
 /// All claims lie at this version of their cell.
 pub(super) const VERSION: Timestamp = Timestamp::ZERO;
-/// The times of that one version. A store finds one exact version without a look at what was
-/// written there before; a range of versions would have it step over everything that the cell has
-/// ever held.
+/// The time range of that one version. A store finds one exact version without looking at
+/// older writes. For a range of versions it would step over everything that the cell has ever
+/// held.
 pub(super) const ONE_CELL: TimeRange = TimeRange { from: VERSION, to: VERSION };
 
-/// What somebody claims, and for how long it holds unless it is renewed.
+/// A claim: its owner, and how long it holds unless it is renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) owner: Incarnation,
     pub(super) lifetime_ms: u32,
-    /// Differs in each claim and each renewal.
+    /// Random, so that each claim and each renewal differs from all others.
     pub(super) nonce: u64,
 }
 
@@ -64,7 +65,7 @@ impl Claim {
     }
 }
 
-/// Where a claim lies.
+/// The cell that holds a claim.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) row: RowKey,
@@ -72,13 +73,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of a client's liveness token.
+    /// The place of a client's liveness token.
     pub(super) fn of_token(owner: Incarnation) -> Self {
         let key = [b"token/".as_slice(), &owner.0.to_be_bytes()].concat();
         Place { row: RowKey::from(key), qualifier: Bytes::new() }
     }
 
-    /// Of an advisory lock. Names may be longer than a row's key.
+    /// The place of an advisory lock. Names may be longer than a row's key.
     pub(super) fn of_lock(name: &[u8]) -> Self {
         let (row, rest) = name.split_at(name.len().min(NAME_IN_ROW_MAX));
         let row = RowKey::from([b"lock/".as_slice(), row].concat());
@@ -86,7 +87,7 @@ impl Place {
     }
 }
 
-/// The claims of others that this process has seen.
+/// The claims of other processes that this process has seen.
 #[derive(Debug, Default)]
 pub(super) struct Watches(Mutex<BTreeMap<Place, Watch>>);
 
@@ -97,7 +98,8 @@ struct Watch {
 }
 
 impl Watches {
-    /// Whether the claim was seen at its place for longer than its lifetime, up to `now`.
+    /// Whether this process has seen the claim at its place for longer than the claim's
+    /// lifetime, as of `now`.
     pub(super) fn ran_out(&self, place: &Place, claim: Claim, now: Duration) -> bool {
         let mut watches = self.watches();
         if watches.len() >= WATCHED_MAX && !watches.contains_key(place) {
@@ -112,7 +114,7 @@ impl Watches {
         now.saturating_sub(watch.since) > believed_lifetime(claim.lifetime_ms)
     }
 
-    /// Forgets a place that is free.
+    /// Stops watching a place that is free.
     pub(super) fn forget(&self, place: &Place) {
         self.watches().remove(place);
     }

@@ -1,8 +1,8 @@
-//! The advisory locks that a process has in the store, or asks the store for.
+//! Keeps the advisory locks that this process holds in the store, or is requesting from it.
 //!
-//! A lock that was given up stays in the store for a moment. A worker that has handled one column
-//! of a row has often made another one dirty: then its process has the lock again without a
-//! request.
+//! A lock that was given up stays in the store for a moment. A worker that has handled one
+//! column of a row has often made another column of that row dirty. The process then takes the
+//! lock again without a request.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -16,21 +16,22 @@ use crate::records::lock::Incarnation;
 
 /// How long a lock stays in the store after it was given up.
 pub(super) const LINGERS: Duration = Duration::from_millis(50);
-/// Most renewals of one lock in a row that may stay without a reply. Beyond, the lock is left to
-/// run out.
+/// How many renewals of one lock may stay without a reply, one after the other. After that the
+/// lock is no longer renewed and runs out.
 const UNANSWERED_MAX: usize = 8;
 
-/// The advisory locks of a process, by name. Bounded by the number of workers, each of which holds
-/// one, and by how many were given up just now.
+/// The advisory locks of a process, by name. Their number is bounded by the workers, each of
+/// which holds one, and by the locks that were given up within the last moments.
 #[derive(Debug, Default)]
 pub(super) struct HeldLocks(Mutex<BTreeMap<Vec<u8>, Held>>);
 
 #[derive(Debug)]
 struct Held {
     holder: Holder,
-    /// The claim that was in the store for certain.
+    /// The last claim that the store has confirmed.
     claim: Claim,
-    /// Later ones, whose requests got no reply: one of them may be there instead.
+    /// Later claims whose requests got no reply. The store may hold one of them instead of
+    /// `claim`.
     unanswered: Vec<Claim>,
     since: Duration,
     lifetime: Duration,
@@ -39,22 +40,23 @@ struct Held {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The store is being asked.
+    /// A request to the store is in flight.
     Asked,
-    /// Somebody works under it.
+    /// A worker holds the lock.
     Used,
-    /// Nobody has worked under it since then.
+    /// No worker has held the lock since `at`.
     GivenUp { at: Duration },
 }
 
 /// The answer to a worker of this process that wants a lock.
 pub(super) enum Asked<'a> {
     Answered(bool),
-    /// The store has to be asked.
+    /// The caller must ask the store.
     Unknown(Asking<'a>),
 }
 
-/// A question to the store. If it is dropped without an answer, the lock is not had.
+/// A request to the store for a lock. If it is dropped without an answer, this process does
+/// not hold the lock.
 pub(super) struct Asking<'a> {
     locks: &'a HeldLocks,
     name: &'a [u8],
@@ -62,7 +64,7 @@ pub(super) struct Asking<'a> {
 }
 
 impl Held {
-    /// What the store may hold of the lock.
+    /// All claims that the store may hold for this lock.
     fn claims(&self) -> Vec<Claim> {
         let mut claims = vec![self.claim];
         claims.extend(&self.unanswered);
@@ -75,8 +77,8 @@ impl HeldLocks {
         locked(&self.0)
     }
 
-    /// Takes a lock that was given up here a moment ago, refuses one that is used here, and
-    /// otherwise notes that the store is being asked.
+    /// Takes a lock that this process gave up a moment ago, and refuses a lock that this
+    /// process uses. In all other cases, records that the store is being asked.
     pub(super) fn ask<'a>(
         &'a self,
         name: &'a [u8],
@@ -90,14 +92,14 @@ impl HeldLocks {
             let age = now.saturating_sub(lock.since);
             match lock.stage {
                 Stage::GivenUp { .. } if lock.claim.owner == claim.owner => {
-                    // Others have seen its claim for so long. An older one is replaced in the
-                    // store.
+                    // Other processes have watched this claim since it was written. An older
+                    // claim must be replaced in the store.
                     if age < lock.lifetime / 4 {
                         (lock.stage, lock.holder) = (Stage::Used, holder);
                         return Asked::Answered(true);
                     }
                 }
-                // It has run out for others, too.
+                // The lock has run out for other processes, too.
                 _ if age >= lock.lifetime => {}
                 _ => return Asked::Answered(false),
             }
@@ -108,8 +110,8 @@ impl HeldLocks {
         Asked::Unknown(Asking { locks: self, name, holder })
     }
 
-    /// Notes that `new` is about to be written over a lock that `holder` uses. Returns what the
-    /// store may hold of the lock; nothing if the lock is not to be renewed.
+    /// Records that `new` is about to be written over a lock that `holder` uses. Returns the
+    /// claims that the store may hold for the lock; none if the lock must not be renewed.
     pub(super) fn begin_renewal(&self, name: &[u8], holder: Holder, new: Claim) -> Vec<Claim> {
         let mut locks = self.locks();
         let uses = |lock: &&mut Held| lock.holder == holder && lock.stage == Stage::Used;
@@ -122,7 +124,8 @@ impl HeldLocks {
         claims
     }
 
-    /// The store has the claim, as others have seen it since `since` at the earliest.
+    /// Records that the store holds the claim. Other processes have watched it since `since`
+    /// at the earliest.
     pub(super) fn renewed(&self, name: &[u8], holder: Holder, claim: Claim, since: Duration) {
         if let Some(lock) = self.locks().get_mut(name)
             && lock.holder == holder
@@ -132,7 +135,7 @@ impl HeldLocks {
         }
     }
 
-    /// The lock is another's.
+    /// Removes a lock that another process has taken.
     pub(super) fn lose(&self, name: &[u8], holder: Holder) {
         let mut locks = self.locks();
         let uses = |lock: &Held| lock.holder == holder && lock.stage == Stage::Used;
@@ -141,7 +144,7 @@ impl HeldLocks {
         }
     }
 
-    /// Gives a lock up, if `holder` uses it; returns whether it does.
+    /// Gives a lock up if `holder` uses it. Returns whether it did.
     pub(super) fn give_up(&self, name: &[u8], holder: Holder, now: Duration) -> bool {
         let mut locks = self.locks();
         let uses = |lock: &&mut Held| lock.holder == holder && lock.stage == Stage::Used;
@@ -149,9 +152,10 @@ impl HeldLocks {
         lock.map(|lock| lock.stage = Stage::GivenUp { at: now }).is_some()
     }
 
-    /// Forgets a lock that `holder` gave up at that moment, and that was not used again since;
-    /// returns what the store may hold of it. No clock says so: one that runs slower than the timer
-    /// would leave the lock here for ever.
+    /// Removes a lock that `holder` gave up at that moment, if no worker has used it since.
+    /// Returns the claims that the store may hold for it. The moment is compared for equality,
+    /// and no clock is read: a clock that runs slower than the timer would keep the lock here
+    /// forever.
     pub(super) fn forget(&self, name: &[u8], holder: Holder, given_up: Duration) -> Vec<Claim> {
         let mut locks = self.locks();
         let stage = Stage::GivenUp { at: given_up };
@@ -162,7 +166,7 @@ impl HeldLocks {
         locks.remove(name).map_or_else(Vec::new, |lock| lock.claims())
     }
 
-    /// Forgets all locks of an owner, and returns their names and claims.
+    /// Removes all locks of an owner, and returns their names and claims.
     pub(super) fn forget_all_of(&self, owner: Incarnation) -> Vec<(Vec<u8>, Claim)> {
         let mut forgotten = Vec::new();
         self.locks().retain(|name, lock| {
@@ -177,7 +181,7 @@ impl HeldLocks {
 }
 
 impl Asking<'_> {
-    /// The store has given the lock.
+    /// Records that the store has granted the lock.
     pub(super) fn has_it(self) {
         if let Some(lock) = self.locks.locks().get_mut(self.name)
             && lock.holder == self.holder

@@ -1,7 +1,9 @@
-//! The lock service: liveness tokens and advisory row locks (paper sections 2.2 and 2.4).
+//! Defines the lock service: liveness tokens and advisory row locks (paper sections 2.2 and
+//! 2.4).
 //!
-//! Safety never depends on it. A token that is gone makes its owner *suspect*, and the row
-//! transaction on the primary lock decides; two holders of one advisory lock only waste work.
+//! Safety never depends on it. A missing token only makes its owner *suspect*; the row
+//! transaction on the primary lock decides. Two holders of one advisory lock only do work
+//! twice.
 
 mod claim;
 mod held;
@@ -21,7 +23,7 @@ use crate::{Result, Runtime};
 
 pub use table::TableLocks;
 
-/// Who is alive, and who works on which row.
+/// Records which clients are alive, and which client works on which row.
 ///
 /// [`ProcessLocks`] is the one for a single process, [`TableLocks`] the one for several.
 #[async_trait]
@@ -29,50 +31,52 @@ pub trait LockService: Send + Sync + Debug {
     /// Declares a client alive. Its token vanishes when its process dies.
     ///
     /// # Errors
-    /// When the service cannot be reached.
+    /// Fails if the service cannot be reached.
     async fn register(&self, owner: Incarnation) -> Result<()>;
 
-    /// Gives up a client's token, and the advisory locks it holds.
+    /// Gives up a client's token, and the advisory locks that the client holds.
     fn unregister(&self, owner: Incarnation);
 
-    /// Whether a client's token is there. An answer may be out of date by the time it arrives.
+    /// Whether a client's token exists. An answer may be out of date by the time it arrives.
     ///
     /// # Errors
-    /// When the service cannot be reached.
+    /// Fails if the service cannot be reached.
     async fn is_alive(&self, owner: Incarnation) -> Result<bool>;
 
-    /// Tries to take the advisory lock `name` for at most `lifetime`. Its present holder is refused
-    /// like any other: the workers of one client exclude one another too.
+    /// Tries to take the advisory lock `name` for at most `lifetime`. The present holder is
+    /// refused like any other caller, because the workers of one client exclude one another
+    /// too.
     ///
     /// # Errors
-    /// When the service cannot be reached.
+    /// Fails if the service cannot be reached.
     async fn try_lock(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool>;
 
-    /// Lets the advisory lock `name` last for another `lifetime`, if `holder` still has it. Returns
-    /// whether `holder` has it. A lock that another holder has taken over stays as it is.
+    /// Extends the advisory lock `name` by another `lifetime` if `holder` still holds it.
+    /// Returns whether it does. A lock that another holder has taken over stays as it is.
     ///
     /// # Errors
-    /// When the service cannot be reached. The lock may have been renewed then.
+    /// Fails if the service cannot be reached. The lock may have been renewed then.
     async fn renew(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool>;
 
-    /// Gives up an advisory lock, if `holder` still has it.
+    /// Gives up an advisory lock if `holder` still holds it.
     fn unlock(&self, name: &[u8], holder: Holder);
 }
 
-/// Who holds an advisory lock: one piece of work of one client. A worker whose lock ran out cannot
-/// renew or give up the lock that another worker of the same client has taken since.
+/// The holder of an advisory lock: one piece of work of one client. A worker whose lock ran
+/// out can neither renew nor give up the lock that another worker of the same client has taken
+/// since.
 ///
 /// See [`ProcessLocks`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder {
     /// The client.
     pub owner: Incarnation,
-    /// The piece of work, under a number that its client uses once.
+    /// The number of the piece of work. A client uses each number once.
     pub work: u64,
 }
 
-/// The lock service of a single process: maps in memory. What dies with the process is gone, so
-/// after a restart every older client is known to be dead.
+/// The lock service of a single process, in memory. Tokens and locks vanish with the process,
+/// so after a restart all older clients count as dead.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -99,7 +103,8 @@ pub struct ProcessLocks {
 #[derive(Debug, Default)]
 struct State {
     tokens: BTreeSet<Incarnation>,
-    /// Holder and expiry of each advisory lock. Bounded by the number of workers: each holds one.
+    /// Holder and expiry of each advisory lock. Bounded by the number of workers, because each
+    /// holds one.
     locks: BTreeMap<Vec<u8>, (Holder, Duration)>,
 }
 

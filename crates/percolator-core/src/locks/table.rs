@@ -1,14 +1,14 @@
-//! The lock service in the store itself: for clusters, without a further service (paper section
-//! 2.2).
+//! Implements the lock service in the store itself, for clusters that have no other one (paper
+//! section 2.2).
 //!
 //! ```text
 //!   token/<incarnation>   renewed by its process; gone, or seen unchanged for its lifetime: dead
 //!   lock/<name>           an advisory lock; seen unchanged for its lifetime: free
 //! ```
-//!
-//! Invariant: tokens lie under incarnations, which are never used again, so an old life's locks do
-//! not look alive because of a new one (H17). What is judged dead and lives is made whole by its
-//! next renewal; safety depends on neither.
+//! Invariant: tokens are stored under incarnations, which are never used again. So the locks
+//! of an old life never look alive because the client has a new life (H17). A client that was
+//! judged dead by mistake counts as alive again after its next renewal. Safety depends on
+//! neither judgement.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -32,13 +32,13 @@ use crate::{Error, InvalidKind, Result, Runtime};
 
 const CLAIM: Family = Family::from_static("claim");
 
-/// How many renewals a token has in its lifetime.
+/// How often a token is renewed within its lifetime.
 const RENEWALS: u32 = 3;
 
-/// After how many renewals a process looks for what dead ones left.
+/// After how many renewals a process looks for claims of dead processes.
 const SWEEP_EVERY: u64 = 4;
 
-/// How many rows it looks at then.
+/// How many rows it reads then.
 const SWEEP_ROWS: usize = 256;
 
 /// Shortest lifetime of a token.
@@ -86,16 +86,17 @@ struct State {
     unswept: Option<RowRange>,
 }
 
-/// A token of this process. Whether it was given up; locked while it is being written, so that no
-/// renewal comes after the deletion.
+/// Whether a token of this process was given up. The mutex is held while the token is written,
+/// so that no renewal follows the deletion.
 type Token = futures::lock::Mutex<bool>;
 
 impl TableLocks {
-    /// A lifetime of tokens that suits most: the dead are known for dead after about that.
+    /// A lifetime of tokens that suits most clusters. A dead client counts as dead after about
+    /// this time.
     pub const LIFETIME: Duration = Duration::from_secs(6);
 
-    /// Opens the lock service of a store. Tokens of this process are renewed three times within
-    /// `lifetime`.
+    /// Opens the lock service of a store. Tokens of this process are renewed three times
+    /// within `lifetime`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a lifetime below a tenth of a second; those of the store.
@@ -136,7 +137,7 @@ impl LockService for TableLocks {
         let held = self.inner.held.forget_all_of(owner);
         let inner = self.inner.clone();
         self.inner.runtime.spawn(Box::pin(async move {
-            // What fails here runs out by itself.
+            // If a removal fails, the claim runs out by itself.
             if let Some(token) = token {
                 let mut given_up = token.lock().await;
                 *given_up = true;
@@ -158,7 +159,8 @@ impl LockService for TableLocks {
         if !inner.ran_out(&place, claim) {
             return Ok(true);
         }
-        // So that nobody else has to watch it. If it was renewed meanwhile, it stays.
+        // Remove the token, so that no other process has to watch it. A token that was renewed
+        // meanwhile stays.
         inner.remove(&place, claim).await?;
         Ok(false)
     }
@@ -173,8 +175,8 @@ impl LockService for TableLocks {
         };
         let mut taken = inner.replace(&place, None, claim).await?;
         if !taken && let Some(other) = inner.read(&place).await? {
-            // The claim of a process that is gone need not run out, nor one that nobody in this
-            // process uses.
+            // A claim whose process is dead is free before it runs out. So is a claim of this
+            // client: `ask` has found that no worker uses it.
             let free = other.owner == holder.owner
                 || inner.ran_out(&place, other)
                 || !self.is_alive(other.owner).await?;
@@ -215,14 +217,14 @@ impl LockService for TableLocks {
         self.inner.runtime.spawn(Box::pin(async move {
             inner.runtime.sleep(LINGERS).await;
             for claim in inner.held.forget(&name, holder, now) {
-                // If this fails, it runs out by itself.
+                // If this fails, the claim runs out by itself.
                 let _ = inner.remove(&Place::of_lock(&name), claim).await;
             }
         }));
     }
 }
 
-/// Renews a token until it is given up, or nobody uses the lock service any more.
+/// Renews a token until it is given up, or until the lock service is dropped.
 async fn renew(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
     let mut round = 0;
     loop {
@@ -271,9 +273,10 @@ impl Inner {
         self.watches.ran_out(place, claim, self.runtime.now())
     }
 
-    /// A renewal may be lost with the power of the store's machine: the claim before it is then
-    /// seen for longer than it was there. At worst its owner is taken for dead until the next
-    /// renewal, which no safety depends on.
+    /// Writes the token of an owner. A power cut of the store's machine may lose a renewal,
+    /// and then the claim before it seems to last longer than it did. In the worst case other
+    /// processes take the owner for dead until its next renewal. Safety does not depend on
+    /// that.
     async fn write_token(&self, owner: Incarnation, sync: Syncing) -> Result<()> {
         let claim = Claim::new(owner, self.lifetime, &*self.runtime).encode();
         let place = Place::of_token(owner);
@@ -287,7 +290,8 @@ impl Inner {
         Ok(self.table.mutate_row(RowMutation::new(place.row).mutation(delete)).await?)
     }
 
-    /// Puts a claim where `old` is, or where nothing is; returns whether that was so.
+    /// Writes `new` if the place holds `old`, or with `None` if it is empty. Returns whether
+    /// it did.
     async fn replace(&self, place: &Place, old: Option<Claim>, new: Claim) -> Result<bool> {
         let any = Probe::new(CLAIM, place.qualifier.clone(), ONE_CELL);
         let set = vec![Mutation::set(CLAIM, place.qualifier.clone(), VERSION, new.encode())];
@@ -296,7 +300,7 @@ impl Inner {
         Ok(branch::replace(&*self.table, request, any, old, set).await?)
     }
 
-    /// Removes this very claim.
+    /// Removes this very claim; any other claim stays.
     async fn remove(&self, place: &Place, claim: Claim) -> Result<()> {
         let this = Probe::new(CLAIM, place.qualifier.clone(), ONE_CELL);
         let request = ConditionalMutation {
@@ -309,7 +313,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Looks at some rows, and removes what ran out; the next sweep goes on where this one ended.
+    /// Reads some rows, and removes claims that ran out. The next sweep goes on where this one
+    /// ended.
     async fn sweep(&self) -> Result<()> {
         let range = self.state().unswept.take().unwrap_or_else(RowRange::all);
         let select = Selection::default().family(CLAIM, TimeRange::ALL, 1);

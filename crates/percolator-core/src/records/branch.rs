@@ -1,18 +1,18 @@
-//! The branch of a conditional mutation that a store has applied.
+//! Names the branch of a conditional mutation that a store has applied.
 //!
-//! A store returns whether the predicate found a cell. In a prewrite that is the failure, and in a
-//! commit the success. So the steps of the protocol compare the branch with the one that holds
-//! their change, and read no boolean.
+//! A store returns whether the predicate found a cell. That means failure for a prewrite, and
+//! success for a commit. So the steps of the protocol compare the applied branch with the
+//! branch that holds their change, and read no boolean.
 
 use bigtable::{ConditionalMutation, Mutation, Probe, Result, Table};
 use bytes::Bytes;
 
-/// The branch that was applied.
+/// The branch of a conditional mutation that was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Branch {
     /// The predicate found a cell.
     Then,
-    /// It found none.
+    /// The predicate found no cell.
     Otherwise,
 }
 
@@ -22,15 +22,16 @@ impl Branch {
     }
 }
 
-/// Changes a row.
+/// Applies a conditional mutation to a row. Returns the applied branch.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn change(table: &dyn Table, request: ConditionalMutation) -> Result<Branch> {
     table.check_and_mutate_row(request).await.map(Branch::of)
 }
 
-/// Changes several rows of a table.
+/// Applies conditional mutations to several rows of a table. Returns the applied branch of
+/// each.
 pub(crate) async fn change_each(
     table: &dyn Table,
     requests: Vec<ConditionalMutation>,
@@ -39,11 +40,11 @@ pub(crate) async fn change_each(
     found.into_iter().map(|found| found.map(Branch::of)).collect()
 }
 
-/// Applies `write` to the request's row if the cell that `cell` probes has the value `old`, or,
-/// with `None`, if it has none. Returns whether it did.
+/// Applies `write` to the request's row if the cell that `cell` probes has the value `old`.
+/// With `None`, applies it if that cell does not exist. Returns whether it did.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn replace(
     table: &dyn Table,
     request: ConditionalMutation,

@@ -1,10 +1,11 @@
-//! Reading and writing the bytes of records: big-endian numbers, length-prefixed strings.
+//! Reads and writes the bytes of records: big-endian numbers and length-prefixed strings.
 //!
-//! Invariant: every length is checked against what is left before it is believed.
+//! Invariant: every length is compared with the bytes that are left before it is used, because
+//! the bytes may be damaged.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Reads a record from its front; `None` once the bytes do not suffice.
+/// Reads a record from its front. Each method returns `None` if too few bytes are left.
 #[derive(Debug)]
 pub(crate) struct Reader {
     left: Bytes,
@@ -58,14 +59,14 @@ impl Reader {
     }
 }
 
-/// Writes a string of less than 64 KiB behind its length.
+/// Writes the length of a string and then the string, which has less than 64 KiB.
 pub(crate) fn put_bytes16(out: &mut BytesMut, bytes: &[u8]) {
     let len = u16::try_from(bytes.len()).expect("names are bounded far below 64 KiB");
     out.put_u16(len);
     out.put_slice(bytes);
 }
 
-/// Writes a string of less than 4 GiB behind its length.
+/// Writes the length of a string and then the string, which has less than 4 GiB.
 pub(crate) fn put_bytes32(out: &mut BytesMut, bytes: &[u8]) {
     let len = u32::try_from(bytes.len()).expect("values are bounded far below 4 GiB");
     out.put_u32(len);

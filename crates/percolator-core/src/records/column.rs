@@ -1,8 +1,8 @@
-//! What a transaction addresses: tables, columns and cells.
+//! Defines the names that a transaction uses: tables, columns and cells.
 //!
-//! A Percolator column is a `family:qualifier`, as in the paper; the bare name of a family is the
-//! column of that family with an empty qualifier (the paper's `bal`). Inside the store the whole
-//! name becomes the *qualifier* of the families `data`, `lock`, `write`, ... (see
+//! A Percolator column is a `family:qualifier`, as in the paper. The bare name of a family is
+//! the column of that family with an empty qualifier (the paper's `bal`). In the store the
+//! whole name becomes the *qualifier* of the families `data`, `lock`, `write` and so on (see
 //! [`layout`](crate::records::layout)).
 
 use std::fmt;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use crate::{Error, InvalidKind, Result};
 
-/// Most bytes in a column's name.
+/// Longest name of a column in bytes.
 pub const COLUMN_BYTES_MAX: usize = bigtable::QUALIFIER_BYTES_MAX;
 
 /// The family that holds the observers' acknowledgements; applications cannot write to it.
@@ -39,8 +39,8 @@ impl Column {
     /// A column from its name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the family is missing, has a character outside `[-_.a-zA-Z0-9]`, is
-    /// the reserved `ack`, or the name is longer than [`COLUMN_BYTES_MAX`].
+    /// [`Error::Invalid`] if the family is missing, has a character outside `[-_.a-zA-Z0-9]`
+    /// or is the reserved `ack`, or if the name is longer than [`COLUMN_BYTES_MAX`].
     pub fn new(name: impl Into<Bytes>) -> Result<Self> {
         let name = name.into();
         let column = Column(name);
@@ -56,11 +56,11 @@ impl Column {
         Ok(column)
     }
 
-    /// A column known when the program is built; a malformed one does not compile when used for a
-    /// `const`.
+    /// A column whose name is known when the program is built. If it is used for a `const`, a
+    /// malformed name does not compile.
     ///
     /// # Panics
-    /// When [`Column::new`] would be an error.
+    /// Panics if [`Column::new`] would return an error.
     pub const fn literal(name: &'static str) -> Self {
         assert!(family_problem(name.as_bytes()).is_none(), "malformed column name");
         Column(Bytes::from_static(name.as_bytes()))
@@ -77,17 +77,17 @@ impl Column {
         Column(name.into())
     }
 
-    /// A column from bytes that the store held.
+    /// A column from bytes that the store returned. They are not checked again.
     pub(crate) fn from_stored(name: Bytes) -> Self {
         Column(name)
     }
 
-    /// Whether an observer's acknowledgements live here.
+    /// Whether this is a column of an observer's acknowledgements.
     pub(crate) fn is_ack(&self) -> bool {
         self.0.starts_with(b"ack:")
     }
 
-    /// The column whose changes are acknowledged here, if this is a column of acknowledgements.
+    /// The observed column, if this is a column of acknowledgements.
     pub(crate) fn acknowledges(&self) -> Option<Column> {
         let name = self.0.strip_prefix(b"ack:")?;
         // An observer's name has no slash.
@@ -111,7 +111,7 @@ impl Column {
     }
 }
 
-/// What is wrong with a column's name, if anything.
+/// The mistake in a column's name, if there is one.
 const fn family_problem(name: &[u8]) -> Option<&'static str> {
     if name.len() > COLUMN_BYTES_MAX {
         return Some("is too long");
@@ -153,7 +153,7 @@ impl TryFrom<&str> for Column {
     }
 }
 
-/// An open table. Cloning is cheap; two handles of one name are equal.
+/// An open table. Cloning is cheap. Two handles of the same name are equal.
 ///
 /// ```
 /// # percolator_core::doc_test(|client| async move {
@@ -166,10 +166,10 @@ pub struct Table(Arc<TableInner>);
 
 struct TableInner {
     name: Arc<str>,
-    /// The store that it is a table of. It does not keep the store open.
+    /// The store that the table belongs to. This reference does not keep the store open.
     of: Weak<dyn Store>,
     store: Arc<dyn bigtable::Table>,
-    /// The table's notifications, where they lie apart.
+    /// The second table, which holds the notifications, on stores without locality groups.
     apart: Option<Arc<dyn bigtable::Table>>,
 }
 
@@ -183,7 +183,8 @@ impl Table {
         Table(Arc::new(TableInner { name: name.into(), of: Arc::downgrade(of), store, apart }))
     }
 
-    /// An error if it is a table of another store: there a row of this name would be another one.
+    /// Checks that the table belongs to `store`. In another store a row of this name would be
+    /// another row.
     pub(crate) fn check_of(&self, store: &Arc<dyn Store>) -> Result<()> {
         if std::ptr::addr_eq(self.0.of.as_ptr(), Arc::as_ptr(store)) {
             return Ok(());
@@ -202,17 +203,17 @@ impl Table {
         &self.0.name
     }
 
-    /// The name, to be kept.
+    /// The name as a shared string.
     pub(crate) fn shared_name(&self) -> Arc<str> {
         self.0.name.clone()
     }
 
-    /// The table of the store beneath, with Percolator's own columns in it.
+    /// The underlying table of the store, which includes Percolator's own columns.
     pub fn store(&self) -> &dyn bigtable::Table {
         &*self.0.store
     }
 
-    /// The table of the notifications, where they lie apart.
+    /// The second table, which holds the notifications, on stores without locality groups.
     pub(crate) fn apart(&self) -> Option<&dyn bigtable::Table> {
         self.0.apart.as_deref()
     }
@@ -266,7 +267,7 @@ impl Cell {
     }
 }
 
-/// The name of a cell: table, row, column. Locks point at their primary by it.
+/// The name of a cell: table, row, column. A secondary lock contains the name of its primary.
 ///
 /// ```
 /// # use percolator_core::face as percolator;

@@ -1,12 +1,13 @@
-//! The version of the data format, stored with the data.
+//! Stores the version of the data format with the data, and refuses versions that this program
+//! cannot read.
 //!
 //! ```text
 //! 1   notify cells lie in the rows they are about
 //! 2   notify cells lie in tables of their own
 //! ```
 //!
-//! A new database gets the version that suits its store, and keeps it: whoever opens it later, with
-//! other software or over another store, looks for notifications where they are.
+//! A new database gets the version that suits its store, and keeps it. Later clients, with
+//! other software or over another store, then look for notifications in the right table.
 
 use bigtable::{
     ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing, Table, TimeRange, Timestamp,
@@ -29,8 +30,8 @@ const fn version(placement: Placement) -> u32 {
     }
 }
 
-/// Marks a new store with the version of `fresh`, and refuses one that a newer version wrote.
-/// Returns where the store's notify cells lie.
+/// Marks a new store with the version of `fresh`, and refuses a store that a newer version
+/// wrote. Returns where the store's notify cells lie.
 pub(crate) async fn check(system: &dyn Table, fresh: Placement) -> Result<Placement> {
     let value = version(fresh).to_be_bytes().to_vec();
     let mark = ConditionalMutation {

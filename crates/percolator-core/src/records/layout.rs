@@ -1,7 +1,7 @@
-//! How a Percolator column lies in the store (paper Figure 5).
+//! Defines how a Percolator column lies in the store (paper Figure 5).
 //!
-//! For a column `f:q` of an application the store's table holds the column `f:q` in each of these
-//! families, cell time = logical timestamp:
+//! For a column `f:q` of an application, the store's table holds the column `f:q` in each of
+//! these families. The time of a cell is a logical timestamp:
 //!
 //! ```text
 //! family    at       value
@@ -13,12 +13,13 @@
 //! failed    newest   a notification that was set aside because its observer kept failing
 //! ```
 //!
-//! On stores without locality groups `notify` and `failed` lie in a table of their own beside each
-//! of the application's (see [`placement`](crate::records::placement)); there is no notification at
-//! `s` then.
+//! On stores without locality groups, `notify` and `failed` lie in a second table beside each
+//! table of the application (see [`placement`](crate::records::placement)). A prewrite then
+//! leaves no notification at `s`.
 //!
-//! Invariant: `lock`, `write` and `rollback` of one cell change only by the single-row operations
-//! that [`rows`](crate::txn::rows) builds.
+//! Invariant: `lock`, `write` and `rollback` of one cell change only by the single-row
+//! operations that [`rows`](crate::txn::rows) builds. So an owner and a client that cleans up
+//! after it write the same records.
 
 use bigtable::{Family, Layout, LocalityGroup, OnFull, TableSchema};
 
@@ -36,8 +37,9 @@ pub const SYSTEM_TABLE: &str = "percolator.system";
 /// The table of liveness tokens.
 pub(crate) const LOCKS_TABLE: &str = "percolator.locks";
 
-/// The tables that a store goes on writing when its disk is almost full: the oracle's record,
-/// without which nobody can read for long, and the tokens of those who hold locks.
+/// The tables that a store goes on writing when its disk is almost full. One holds the
+/// oracle's record, because without new timestamps clients soon cannot read. The other holds
+/// the liveness tokens of lock owners.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -47,13 +49,14 @@ pub fn upkeep_tables() -> Vec<String> {
     vec![SYSTEM_TABLE.to_owned(), LOCKS_TABLE.to_owned()]
 }
 
-/// Most locks in memory; a prewrite beyond it is refused and repeated.
+/// Largest number of locks in memory. The store refuses a prewrite beyond it, and the client
+/// repeats the prewrite.
 pub const LOCKS_MAX: usize = 1_000_000;
-/// Most notify cells in memory; beyond it they are kept on disk alone.
+/// Largest number of notify cells in memory. Further ones are kept on disk alone.
 pub const NOTIFICATIONS_MAX: usize = 1_000_000;
 
-/// Most tombs in memory; beyond it they are kept on disk alone. Every prewrite looks for one, and
-/// almost always there is none.
+/// Largest number of rollback records in memory. Further ones are kept on disk alone. They are
+/// in memory because every prewrite looks for one, and almost never finds any.
 const TOMBS_MAX: usize = 200_000;
 
 fn notify_group() -> LocalityGroup {
@@ -64,8 +67,7 @@ fn failed_group() -> LocalityGroup {
     LocalityGroup::on_disk("failed", Layout::Versions)
 }
 
-/// The store's schema of a table of notifications, where they lie apart from the rows they are
-/// about.
+/// The store's schema of a table of notifications, for stores without locality groups.
 ///
 /// ```
 /// # use percolator_core::face as percolator;

@@ -1,8 +1,10 @@
-//! The lock record (paper section 2.2, column `c:lock`).
+//! Encodes and decodes the lock record (paper section 2.2, column `c:lock`).
 //!
-//! A lock says whose transaction holds the cell, where that transaction's primary is, and what
-//! commit will write. Invariants: the encoding delimits itself, so "the value begins with these
-//! bytes" is "the value is this"; its first byte tells a primary lock from a secondary one.
+//! A lock says which transaction holds the cell, where that transaction's primary is, and what
+//! the commit will write. Invariants:
+//! * The encoding delimits itself. So a value that begins with these bytes is this very lock,
+//!   and a prefix probe is enough to find it.
+//! * The first byte distinguishes a primary lock from a secondary lock.
 
 use bigtable::RowKey;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -21,17 +23,17 @@ const FLAG_SHORT_VALUE: u8 = 4;
 /// Tag, version, flags, owner, wall time and lifetime.
 pub(crate) const HEAD_BYTES: usize = 31;
 
-/// The value prefix that every primary lock has and no secondary lock.
+/// The value prefix that every primary lock has, and no secondary lock.
 pub(crate) const PRIMARY_PREFIX: &[u8] = &[PRIMARY];
 
-/// What a transaction will do to a cell when it commits.
+/// The change that a transaction makes to a cell when it commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
     Delete,
 }
 
-/// The name of one life of one client: drawn at random at every start, never reused (H17).
+/// The name of one life of one client. It is drawn at random at every start and never reused.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -50,17 +52,18 @@ impl std::fmt::Display for Incarnation {
 /// A lock record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lock {
-    /// Where the transaction's fate is decided; `None` when it is this very cell.
+    /// The cell that decides the transaction's outcome; `None` if it is this very cell.
     pub(crate) primary: Option<CellName>,
     pub(crate) kind: Kind,
-    /// Whether commit and roll-forward must leave a notification in the row (H49, H59).
+    /// Whether commit and roll-forward must leave a notification in the row. It is recorded
+    /// here because the client that rolls forward may know another schema (H49, H59).
     pub(crate) notify: bool,
     pub(crate) owner: Incarnation,
     /// The owner's wall clock when it last wrote the lock.
     pub(crate) wall_ms: u64,
     /// How long the lock may stay unchanged before its owner is suspect.
     pub(crate) lifetime_ms: u32,
-    /// The value, when it is short enough to travel with lock and write.
+    /// The value, if it is short enough to travel with lock and write record.
     pub(crate) short_value: Option<Bytes>,
 }
 
@@ -89,16 +92,16 @@ impl Lock {
         out.freeze()
     }
 
-    /// The value prefix that tells this lock from those that its owner puts in its place: of one
-    /// start timestamp and cell they differ in the wall time alone. It is short, whatever the lock
-    /// holds.
+    /// The value prefix that identifies this lock among the locks that its owner writes over
+    /// it. Those have the same start timestamp and cell, and differ in the wall time alone.
+    /// The prefix is short, whatever the lock holds.
     pub(crate) fn head(&self) -> Bytes {
         let mut encoded = self.encode();
         encoded.truncate(HEAD_BYTES);
         encoded
     }
 
-    /// How many bytes the record has.
+    /// The length of the encoded record in bytes.
     pub(crate) fn encoded_len(&self) -> usize {
         let primary = self.primary.as_ref().map_or(0, |primary| {
             6 + primary.table.len() + primary.row.as_bytes().len() + primary.column.as_bytes().len()
@@ -177,8 +180,8 @@ mod tests {
             prop_assert_eq!(Lock::decode(&lock.encode()).unwrap(), lock);
         }
 
-        /// H15, H16: what tells a lock from its owner's next one is in its head, and the tag is,
-        /// too.
+        /// A renewed lock must differ from the old one in its head, or a rollback could remove
+        /// the new one. The head also shows whether the lock is primary (H15, H16).
         #[test]
         fn a_lock_renewed_has_another_head(lock in locks(), later in 1..u64::MAX) {
             let wall_ms = lock.wall_ms.wrapping_add(later);
@@ -189,7 +192,7 @@ mod tests {
             prop_assert_eq!(lock.head().starts_with(PRIMARY_PREFIX), lock.primary.is_none());
         }
 
-        /// H65: "begins with" must mean "is", also where the primary's qualifier is empty.
+        /// "Begins with" must mean "is", even if the primary's qualifier is empty (H65).
         #[test]
         fn no_encoding_is_a_prefix_of_another(a in locks(), b in locks()) {
             prop_assume!(a != b);

@@ -1,4 +1,4 @@
-//! What lies in the store: columns, locks and write records, and how they are written
+//! Defines the records in the store: columns, locks and write records, and their encodings
 //! (paper section 2.2, Figure 4).
 //!
 //! ```text

@@ -1,32 +1,36 @@
-//! Where notify cells lie.
+//! Decides where notify cells lie: in the row that they are about, or apart, in a second
+//! table. The choice is made when a database is created.
 //!
-//! **In the row** they are about, on stores with locality groups: a scan of the family `notify`
-//! reads dirty rows alone. A notification comes with the lock, at `s`, and another with the commit,
+//! **In the row**, on stores with locality groups: a scan of the family `notify` reads only
+//! dirty rows. One notification is written with the lock, at `s`, and another with the commit,
 //! at `c`, in the same row mutations.
 //!
-//! **Apart**, on stores where such a scan would read every clean row: each table has a second one
-//! beside it, `percolator.notify.<table>`, with the key `shard ++ row`, one byte of a hash in front
-//! of the row, so that writes spread and a scanner can begin at a random place. One table for each,
-//! not one for all: a scan meets no other table's cells, and the key needs no name in it. The names
-//! are Percolator's already, so that no user can choose one. Set-aside notifications lie there too,
-//! because they move in one row mutation.
+//! **Apart**, on stores where such a scan would read every clean row. Each table then has a
+//! second one, `percolator.notify.<table>`, with the key `shard ++ row`. The shard is one byte
+//! of a hash of the row, so that writes spread and a scanner can begin at a random place.
 //!
-//! # Why nothing is lost when they lie apart
+//! Each table has its own second table. So a scan finds no cells of other tables, and the key
+//! needs no table name. Such names are reserved for Percolator, so no user can choose one.
+//! Set-aside notifications lie there too, because one row mutation moves them.
 //!
-//! No lock and no commit can leave a notification in another table's row, so there is none at `s`,
-//! and the one at `c` is written between: `c` is known, all locks stand, P is not committed. Only
-//! when that is acknowledged P is asked to commit, so a committed transaction has its notifications
-//! whoever rolls its rows forward, and one that could not write them aborts (H48, H49).
+//! # Why nothing is lost when notifications lie apart
 //!
-//! Whoever sees a notification at `c` takes `s'` after that, so `s < c < s'`, and the lock was
-//! there before. A read at `s'` therefore meets the lock, and comes back later or resolves it, or
-//! it sees what became of it. "Not dirty at `s'`" means that nothing at or below `s'` is to come,
-//! and every version at or below `s'` can go. A notification that is late, or of a transaction that
-//! aborted, is found stale.
+//! A lock or a commit cannot leave a notification in another table's row. So there is none at
+//! `s`. The committer writes the one at `c` in between: `c` is known, all locks exist, and P
+//! is not committed yet. The committer commits P only after the store has acknowledged the
+//! notification. So a committed transaction has its notifications, whichever client rolls its
+//! rows forward. A transaction that cannot write them aborts (H48, H49).
 //!
-//! For the same reason a notification may take the place of all below it: who looks because of it,
-//! looks with a higher `s'` than they asked for. So a cell that is written a thousand times while
-//! nobody looks has one.
+//! A worker that finds a notification at `c` takes its own timestamp `s'` after that, so
+//! `s < c < s'`. The lock was written before the notification. A read at `s'` therefore finds the
+//! lock, and waits or resolves it, or it sees the outcome of the transaction. If the cell is
+//! not dirty at `s'`, no later commit can add a version at or below `s'`. The worker may then
+//! remove every notification at or below `s'`. A notification that is late, or whose
+//! transaction aborted, is found to be stale.
+//!
+//! For the same reason one notification may replace all lower ones. The worker that finds it
+//! reads at a timestamp `s'` above all of them. So a cell that is written a thousand times
+//! before a worker looks has one notification.
 
 use bigtable::{ROW_KEY_BYTES_MAX, RowKey, Store};
 use bytes::{BufMut, BytesMut};
@@ -34,10 +38,11 @@ use bytes::{BufMut, BytesMut};
 use crate::records::column::Table;
 use crate::{Error, InvalidKind, Result};
 
-/// The first part of the name of a table of notifications; no user's table can begin like that.
+/// The first part of the name of a table of notifications. No user's table may begin like
+/// that.
 const TABLE_PREFIX: &str = "percolator.notify.";
 
-/// Where the notify cells of a database lie; fixed when it is created, see
+/// Where the notify cells of a database lie. It is fixed when the database is created; see
 /// [`format`](crate::records::format).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
@@ -68,7 +73,7 @@ impl Table {
         self.apart().unwrap_or(self.store())
     }
 
-    /// The key that a row's notifications lie under.
+    /// The key under which a row's notifications lie.
     pub(crate) fn notify_key(&self, row: &RowKey) -> RowKey {
         if self.notifies_apart() { sharded(row.as_bytes()) } else { row.clone() }
     }
@@ -87,7 +92,8 @@ impl Table {
         Err(Error::Corrupt { record: "notify key", bytes: key.to_bytes() })
     }
 
-    /// A place to begin a scan at, where keys alone can name one.
+    /// A random place to begin a scan, if notifications lie apart. In rows, no key is known
+    /// without a look at the table.
     pub(crate) fn random_place(&self, random: impl FnOnce() -> u64) -> Option<RowKey> {
         self.notifies_apart().then(|| RowKey::from(vec![random().to_be_bytes()[0]]))
     }
@@ -95,7 +101,7 @@ impl Table {
     /// Checks that a row of this table can be notified, now or once its columns are observed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when its key has no room left for the shard.
+    /// [`Error::Invalid`] if its key has no room left for the shard.
     pub(crate) fn check_notify_key(&self, row: &RowKey) -> Result<()> {
         if self.notifies_apart() && row.as_bytes().len() >= ROW_KEY_BYTES_MAX {
             return Err(Error::invalid(
@@ -119,7 +125,8 @@ fn sharded(row: &[u8]) -> RowKey {
     RowKey::from(key.freeze())
 }
 
-/// A byte of the row's FNV-1a hash; part of the stored format.
+/// The shard: the eight bytes of the row's FNV-1a hash, combined by XOR. It is part of the
+/// stored format.
 fn shard(row: &[u8]) -> u8 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = row.iter().fold(0xcbf2_9ce4_8422_2325, mix);
@@ -146,7 +153,7 @@ mod tests {
     }
 
     proptest! {
-        /// H65: keys keep their rows, and their rows' order within a shard.
+        /// A key names exactly one row, and keeps the order of rows within a shard (H65).
         #[test]
         fn h65_a_notify_key_names_one_row(
             a in proptest::collection::vec(any::<u8>(), 1..20),

@@ -1,8 +1,9 @@
-//! The observer schema: which columns are observed, by whom, and how (paper section 2.4).
+//! Stores the observer schema: which columns are observed, by which observers, and how (paper
+//! section 2.4).
 //!
-//! It is stored, versioned and shared. A writer puts notifications on the columns that its version
-//! names; every timestamp reply carries the version in force, so that a writer learns of a newer
-//! one before it commits (H59).
+//! The schema is versioned and shared by all clients. A writer leaves notifications on the
+//! columns that its version names. Every timestamp reply carries the version in force, so a
+//! writer learns of a newer version before it commits (H59).
 
 use std::collections::BTreeMap;
 
@@ -28,11 +29,12 @@ const PAUSED: u8 = 4;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
-    /// The observer runs after a write of the column, and at most one of its runs commits for each
-    /// change, because it acknowledges the change in its own transaction.
+    /// The observer runs after a write of the column. It acknowledges the change in its own
+    /// transaction, so at most one of its runs commits for each change.
     Strong,
-    /// The column only carries notifications ([`notify`](crate::Transaction::notify)) and no data;
-    /// its observer may run more than once, and never conflicts over them.
+    /// The column carries only notifications ([`notify`](crate::Transaction::notify)) and no
+    /// data. Its observer may run more than once for a change, and never conflicts over the
+    /// notification.
     Weak,
 }
 
@@ -55,12 +57,12 @@ pub struct Observed {
     pub strength: Strength,
 }
 
-/// What the schema says of an observer beside its name.
+/// The state of an observer in the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ObserverState {
-    /// Whether the sweep for what it has missed is done.
+    /// Whether the sweep for changes that the observer has missed is done.
     pub(crate) swept: bool,
-    /// Whether it is to run for nothing until it is resumed.
+    /// Whether the observer must not run until it is resumed.
     pub(crate) paused: bool,
 }
 
@@ -86,8 +88,8 @@ impl Schema {
         self.entries.keys().filter(move |e| e.column == *column && e.table == table)
     }
 
-    /// Whether an observer is not to run. All weak observers of a column share one notification, so
-    /// they are paused together.
+    /// Whether an observer must not run. All weak observers of a column share one
+    /// notification, so they are paused together.
     pub(crate) fn is_paused(&self, observed: &Observed) -> bool {
         let with_it = |e: &Observed| {
             e.column == observed.column
@@ -105,7 +107,7 @@ impl Schema {
     /// The next version, with these observers in it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the column would be both strong and weak.
+    /// [`Error::Invalid`] if the column would be both strong and weak.
     pub(crate) fn with(&self, added: &[Observed]) -> Result<Schema> {
         let mut entries = self.entries.clone();
         for entry in added {
@@ -169,7 +171,7 @@ impl Schema {
         parse().ok_or_else(|| Error::Corrupt { record: "observer schema", bytes: value.clone() })
     }
 
-    /// The stored schema; version zero when there is none.
+    /// The stored schema, or version zero if the store has none.
     pub(crate) async fn read(table: &dyn bigtable::Table) -> Result<Self> {
         let select = Selection::default().column(SYSTEM, QUALIFIER, TimeRange::ALL, 1);
         let row = table.read_row(&RowKey::from(ROW), &select).await?;
@@ -179,7 +181,8 @@ impl Schema {
         }
     }
 
-    /// Stores this schema in place of version `old`; `false` when another client was faster.
+    /// Stores this schema in place of version `old`. Returns `false` if another client was
+    /// faster.
     pub(crate) async fn replace(&self, table: &dyn bigtable::Table, old: &Schema) -> Result<bool> {
         let probe = Probe::new(SYSTEM, QUALIFIER, TimeRange::ALL);
         let write = vec![Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, self.encode())];

@@ -1,10 +1,10 @@
-//! A value that is about to be written.
+//! Defines [`Value`], the bytes that a transaction writes.
 
 use bigtable::RowKey;
 use bytes::Bytes;
 
-/// The bytes of a value for [`Transaction::set`](crate::Transaction::set), which takes all that can
-/// become one: what a row key is made of, and arrays of bytes.
+/// The bytes of a value for [`Transaction::set`](crate::Transaction::set). Everything that
+/// converts to a row key converts to a value, and so do arrays of bytes.
 ///
 /// ```
 /// # use percolator_core::face as percolator;

@@ -1,7 +1,8 @@
-//! The write record (paper section 2.2, column `c:write`): the pointer that makes data visible.
+//! Encodes and decodes the write record (paper section 2.2, column `c:write`): the pointer
+//! that makes data visible.
 //!
-//! Invariant: it begins with the big-endian start timestamp it points at, so that "a write pointing
-//! at s" is a value prefix that the store can test.
+//! Invariant: the record begins with the big-endian start timestamp that it points at. So the
+//! store can test by a value prefix whether a write record points at `s`.
 
 use bigtable::Timestamp;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -9,7 +10,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::records::lock::Kind;
 use crate::{Error, Result};
 
-/// Start timestamp and flags.
+/// The length of start timestamp and flags.
 const HEADER_BYTES: usize = 9;
 const FLAG_DELETE: u8 = 1;
 const FLAG_SHORT_VALUE: u8 = 2;
@@ -20,7 +21,7 @@ pub(crate) struct Write {
     /// The start timestamp of the transaction that wrote the data.
     pub(crate) start_ts: Timestamp,
     pub(crate) kind: Kind,
-    /// The value itself, when short.
+    /// The value itself, if it is short.
     pub(crate) short_value: Option<Bytes>,
 }
 
@@ -46,12 +47,13 @@ impl Write {
         Write::of(value.clone())
     }
 
-    /// Whether a record's value is too long for it, and lies in `data`.
+    /// Whether the record's value is a long value, stored in `data`.
     pub(crate) fn lies_apart(record: &[u8]) -> bool {
         header(record).is_some_and(|(_, flags)| flags == 0)
     }
 
-    /// As [`Write::decode`], without another handle of the same bytes, which is an allocation.
+    /// Works like [`Write::decode`], but consumes the bytes. That saves a second handle, which
+    /// would be an allocation.
     pub(crate) fn of(mut value: Bytes) -> Result<Self> {
         let Some((start_ts, flags)) = header(&value) else {
             return Err(Error::Corrupt { record: "write", bytes: value });
@@ -65,7 +67,7 @@ impl Write {
     }
 }
 
-/// Start timestamp and flags of a record; `None` if it is none.
+/// Start timestamp and flags of a record; `None` if the bytes are no write record.
 fn header(value: &[u8]) -> Option<(Timestamp, u8)> {
     let (start_ts, rest) = value.split_first_chunk()?;
     let (flags, rest) = rest.split_first()?;

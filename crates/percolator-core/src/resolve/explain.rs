@@ -1,13 +1,13 @@
-//! Explaining a cell: what each of its records means, and what a reader at a timestamp would do.
+//! Explains a cell: what each of its records means, and what a reader at a timestamp would do.
 //!
-//! [`CellState`] is everything that decides it, read without changing anything.
-//! [`CellState::explain`] is a pure function of it, so that the command line and a page in a
-//! browser say the same. The simulator holds its reader against the real one: whatever is in a
-//! store, both come to the same end at the same timestamp.
+//! [`CellState`] is everything that decides this, read without changing anything.
+//! [`CellState::explain`] is a pure function of it, so the command line and a page in a
+//! browser say the same. The simulator compares this reader with the real one: for any records
+//! in a store, both must return the same outcome at the same timestamp.
 //!
-//! Two things are predictions, because somebody else decides them later: a lock whose owner lives
-//! may still be committed, and an owner that lost its token may commit before the next reader rolls
-//! it back.
+//! Two outcomes are predictions, because another client decides them later:
+//! * A lock whose owner lives may still be committed.
+//! * An owner that lost its token may commit before the next reader rolls it back.
 
 mod lines;
 mod reader;
@@ -29,7 +29,7 @@ use crate::shared::Shared;
 use crate::txn::get::too_old;
 use crate::{Column, Error, Result};
 
-/// How often a cell is looked at again because garbage collection was faster.
+/// How often a cell is read again because garbage collection overtook the read.
 const LOOKS_MAX: usize = 8;
 
 /// Everything that decides what the records of a cell mean.
@@ -51,19 +51,19 @@ const LOOKS_MAX: usize = 8;
 pub struct CellState {
     /// The cell.
     pub cell: CellName,
-    /// Everything Percolator keeps of it, newest first.
+    /// Everything that Percolator stores for the cell, newest first.
     pub moments: Vec<Moment>,
     /// The fate of each lock in it, by start timestamp.
     pub fates: BTreeMap<Timestamp, LockFate>,
     /// The observers of its column.
     pub observers: Vec<Observed>,
-    /// Those of them that are paused.
+    /// The observers among these that are paused.
     pub paused: Vec<Observed>,
-    /// The safe point: nobody begins to read below it.
+    /// The safe point. Clients begin no read below it.
     pub floor: Timestamp,
     /// The latest timestamp issued.
     pub latest: Timestamp,
-    /// The wall clock when this was read, in milliseconds since 1970.
+    /// The wall clock when the state was read, in milliseconds since 1970.
     pub wall_ms: u64,
     /// How long a reader waits for a lock whose owner lives.
     pub patience: Duration,
@@ -101,7 +101,7 @@ macro_rules! names {
         pub enum $type { $($(#[$doc])* $variant,)* }
 
         impl $type {
-            /// The name for machines; it stays the same.
+            /// The name for programs. It never changes.
             pub fn name(self) -> &'static str {
                 match self { $($type::$variant => $name,)* }
             }
@@ -117,13 +117,13 @@ names! {
     /// assert_eq!(percolator::admin::Meaning::Committed.name(), "committed");
     /// ```
     Meaning {
-        /// A write record: a value is visible from then on.
+        /// A write record: a value is visible from its timestamp on.
         Committed "committed",
-        /// A write record: the cell is deleted from then on.
+        /// A write record: the cell is deleted from its timestamp on.
         Deleted "deleted",
         /// A value that a write record, or a lock, points at.
         Value "value",
-        /// A value that no record points at: nobody ever reads it.
+        /// A value that no record points at. No reader ever returns it.
         Leftover "leftover",
         /// A lock of a committed transaction.
         RollForward "lock_roll_forward",
@@ -139,7 +139,7 @@ names! {
         WithLock "notified_by_lock",
         /// A notification of a change that observers have to handle.
         Dirty "dirty",
-        /// A notification that is nobody's work any more.
+        /// A notification that no observer has to handle any more.
         Stale "stale",
         /// An acknowledgement of an observer.
         Acknowledged "acknowledged",
@@ -170,9 +170,9 @@ names! {
 /// See [`CellState`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderView {
-    /// The timestamp that it reads at.
+    /// The timestamp at which it reads.
     pub at: Timestamp,
-    /// Its step about a lock, before it reads.
+    /// The step that it takes about a lock before it reads.
     pub first: Option<FirstStep>,
     /// The outcome of its read.
     pub outcome: ReadOutcome,
@@ -191,13 +191,13 @@ pub enum ReadOutcome {
         value: Bytes,
         /// The transaction that wrote it.
         start_ts: Timestamp,
-        /// Since when it is visible.
+        /// From when on the value is visible.
         commit_ts: Timestamp,
     },
-    /// It returns nothing: the cell was not written yet, or was deleted.
+    /// It returns nothing, because the cell was not written yet or was deleted.
     Absent,
-    /// It waits for the lock of this transaction, whose owner lives, and fails with
-    /// [`Error::Locked`] if that lasts too long.
+    /// It waits for the lock of this transaction, whose owner lives. If the wait lasts too
+    /// long, it fails with [`Error::Locked`].
     Waits {
         /// The transaction.
         lock_ts: Timestamp,
@@ -206,12 +206,12 @@ pub enum ReadOutcome {
     TooOld,
     /// It fails with [`Error::NotIssued`].
     NotIssued,
-    /// It fails with [`Error::Corrupt`]: a write record points at a value that is not there.
+    /// It fails with [`Error::Corrupt`], because a write record points at a missing value.
     Damaged,
 }
 
 impl ReadOutcome {
-    /// The name for machines; it stays the same.
+    /// The name for programs. It never changes.
     pub fn name(&self) -> &'static str {
         match self {
             ReadOutcome::Value { .. } => "value",
@@ -225,14 +225,15 @@ impl ReadOutcome {
 }
 
 impl CellState {
-    /// Explains the cell, and what a reader at a timestamp would do; at the latest one if none is
-    /// given. Reads nothing and changes nothing.
+    /// Explains the cell, and what a reader at timestamp `at` would do. Without `at`, the
+    /// reader reads at the latest timestamp. Reads nothing from the store and changes nothing.
     pub fn explain(&self, at: Option<Timestamp>) -> Explained {
         let reader = reader::reader(self, at.unwrap_or(self.latest));
         Explained { lines: lines::lines(self), reader }
     }
 
-    /// When the newest change of the cell was committed, its locks included.
+    /// The commit timestamp of the cell's newest change. Locks of committed transactions
+    /// count.
     fn newest_commit(&self) -> Option<Timestamp> {
         let written = self.moments.iter().filter(|moment| moment.write.is_some());
         let forward = self.fates.values().filter_map(|fate| match fate {
@@ -242,15 +243,15 @@ impl CellState {
         written.map(|moment| moment.timestamp).chain(forward).max()
     }
 
-    /// Up to when an observer has acknowledged changes.
+    /// The timestamp up to which an observer has acknowledged changes.
     fn acknowledged(&self, observer: &str) -> Option<Timestamp> {
         let acks = self.moments.iter().flat_map(|moment| &moment.acks);
         acks.filter(|(name, _)| name == observer).map(|(_, upto)| *upto).max()
     }
 }
 
-/// Reads the state of a cell. The history is as of a timestamp that was the latest one before it
-/// was read: a commit in one step below it is waited for.
+/// Reads the state of a cell. The history is as of a timestamp that was the latest one before
+/// the read. The read waits for pending one-step commits below that timestamp.
 pub(crate) async fn cell_state(
     shared: &Shared,
     table: &Table,
@@ -271,7 +272,7 @@ pub(crate) async fn cell_state(
         fates,
         observers: of_column().cloned().collect(),
         paused: of_column().filter(|observed| schema.is_paused(observed)).cloned().collect(),
-        // Last: what lies above it was there when the history was read.
+        // Read the floor last. Everything above it was still there when the history was read.
         floor: safe_point(shared).await?,
         latest,
         wall_ms: shared.runtime().wall_ms(),
@@ -290,7 +291,7 @@ async fn look(
         let latest = shared.oracle().peek().await?;
         match history(shared, table, row, column, Some(latest)).await {
             Ok(moments) => return Ok((latest, moments)),
-            // Collection has passed that timestamp since: a newer one is the latest now.
+            // Collection has passed this timestamp since. Take a newer one.
             Err(Error::Store(error)) if looks < LOOKS_MAX => match too_old(error) {
                 Error::TooOld { .. } => looks += 1,
                 error => return Err(error),

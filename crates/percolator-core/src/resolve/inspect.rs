@@ -1,5 +1,6 @@
-//! Looking at the records beneath: a cell's history as in the paper's Figures 4 and 5, and the
-//! locks that are held. Nothing here resolves or changes anything, and no timestamp is issued.
+//! Shows the stored records: a cell's history as in the paper's Figures 4 and 5, the locks
+//! that are held, the size of a table. Nothing here resolves or changes anything, and no
+//! timestamp is issued.
 
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use crate::resolve::{OwnStatus, own_status};
 use crate::shared::Shared;
 use crate::{Column, LockFate, LockView, Result};
 
-/// What a cell holds at one timestamp, in Percolator's own columns.
+/// The content of a cell at one timestamp, in Percolator's own columns.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -32,20 +33,21 @@ use crate::{Column, LockFate, LockView, Result};
 pub struct Moment {
     /// The timestamp.
     pub timestamp: Timestamp,
-    /// A value of the transaction that began then; one that travels inside its lock or write record
-    /// is shown here, too.
+    /// The value of the transaction that began at this timestamp, also if it is stored inside
+    /// a lock or a write record.
     pub data: Option<Bytes>,
-    /// A lock of the transaction that began then.
+    /// The lock of the transaction that began at this timestamp.
     pub lock: Option<LockView>,
-    /// A commit at that time.
+    /// The write record of a commit at this timestamp.
     pub write: Option<WriteView>,
-    /// The transaction that began then was rolled back, and this is its primary.
+    /// Whether the transaction that began at this timestamp was rolled back, and has its
+    /// primary here.
     pub rolled_back: bool,
-    /// A notification.
+    /// Whether there is a notification at this timestamp.
     pub notify: bool,
-    /// Acknowledgements that were committed at that time, of the observers that the schema names
-    /// for the column: each observer with the start timestamp of its run. Changes up to that are
-    /// handled.
+    /// Acknowledgements that were committed at this timestamp, by observers that the schema
+    /// names for the column. Each entry is an observer and the start timestamp of its run. The
+    /// observer has handled all changes up to that.
     pub acks: Vec<(String, Timestamp)>,
 }
 
@@ -54,13 +56,13 @@ pub struct Moment {
 /// See [`Moment`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteView {
-    /// The timestamp of the data it makes visible.
+    /// The timestamp of the data that the record makes visible.
     pub start_ts: Timestamp,
-    /// Whether the cell is deleted from then on.
+    /// Whether the record deletes the cell.
     pub delete: bool,
 }
 
-/// Everything Percolator keeps of a cell, newest first.
+/// Everything that Percolator stores for a cell, newest first.
 pub(crate) async fn cell_history(
     shared: &Shared,
     table: &Table,
@@ -70,8 +72,8 @@ pub(crate) async fn cell_history(
     history(shared, table, &row.into(), column, None).await
 }
 
-/// As [`cell_history`]; with `above` it waits for commits in one step that are pending below that
-/// timestamp.
+/// Works like [`cell_history`]. With `above`, it waits for one-step commits that are pending
+/// below that timestamp.
 pub(super) async fn history(
     shared: &Shared,
     table: &Table,
@@ -156,20 +158,20 @@ pub(crate) async fn held_locks(shared: &Shared, limit: usize) -> Result<Vec<Lock
     Ok(locks)
 }
 
-/// How large a table is.
+/// The size of a table.
 ///
 /// See [`Client::table_size`](crate::Client::table_size).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableSize {
     /// Rows with a cell that is not deleted.
     pub rows: u64,
-    /// The bytes of their keys, and of names and newest values of their cells.
+    /// The bytes of their keys, and of the names and newest values of their cells.
     pub bytes: u64,
     /// Whether the whole table was counted.
     pub whole: bool,
 }
 
-/// Counts the rows of a table, at most so many.
+/// Counts the rows of a table, at most `rows_max`.
 pub(crate) async fn table_size(
     shared: &Shared,
     table: &Table,
@@ -198,7 +200,8 @@ pub(crate) async fn table_size(
     Ok(TableSize { whole: true, ..size })
 }
 
-/// The bytes of a row's key, and of its cells that are not deleted; zero if there is none.
+/// The bytes of a row's key and of its cells that are not deleted; zero if it has no such
+/// cell.
 fn bytes_of(row: &bigtable::Row) -> Result<u64> {
     let mut bytes = 0;
     for cell in row.cells.iter().filter(|cell| cell.family == WRITE) {
@@ -212,7 +215,7 @@ fn bytes_of(row: &bigtable::Row) -> Result<u64> {
     Ok(if bytes == 0 { 0 } else { (row.key.as_bytes().len() + bytes) as u64 })
 }
 
-/// What will become of a lock, as far as its primary's row and the lock service say.
+/// Predicts how a lock will be resolved, from its primary's row and the lock service.
 pub(crate) async fn lock_fate(shared: &Shared, lock: &LockView) -> Result<LockFate> {
     if is_late(shared, lock.start_ts).await? {
         return Ok(LockFate::RollBack);

@@ -1,7 +1,8 @@
-//! Resolving a lock that someone left behind (paper section 2.2).
+//! Resolves a lock that another client left behind (paper section 2.2).
 //!
-//! Reader, writer, scanner and worker use this one function. The row transaction on the primary
-//! decides, never a clock or the lock service: those only say when to *try* rolling back.
+//! Readers, writers, scanners and workers all call [`resolve`]. Only the row transaction on
+//! the primary decides. Clocks and the lock service say only when to *try* a rollback, so a
+//! wrong answer of theirs cannot break a commit.
 //!
 //! ```text
 //! primary's row holds ...      then
@@ -11,13 +12,14 @@
 //! nothing of s                 owner suspect?     -> put tomb(s) there, else Alive
 //! ```
 //!
-//! `suspects` watches locks whose owner may be dead, `verdicts` remembers what became of other
-//! transactions, `inspect` shows records and locks without changing anything, and `view` has what
-//! they show. `explain` says what the records of a cell mean, and `on_request` resolves a lock
-//! because an operator asks.
+//! `suspects` watches locks whose owner may be dead, and `verdicts` caches the outcomes of
+//! other transactions. `inspect` shows records and locks without changing anything; `view` has
+//! the types that it returns. `explain` says what the records of a cell mean. `on_request`
+//! resolves a lock for an operator.
 //!
-//! On a store without a floor a lock from below the last collection is none of this: see
-//! [`is_late`].
+//! On a store without a floor, [`is_late`] finds locks from below the last collection. They
+//! are rolled back without these steps, because the records of their primary may have been
+//! collected.
 
 pub(crate) mod explain;
 pub(crate) mod inspect;
@@ -44,7 +46,7 @@ use crate::txn::rows::{self, LockedCell, size};
 use crate::watch::Event;
 use crate::{Column, LockFate, Result};
 
-/// What resolving a lock came to.
+/// The result of resolving a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resolved {
     /// The row no longer holds the lock.
@@ -53,7 +55,7 @@ pub(crate) enum Resolved {
     Alive,
 }
 
-/// A lock that somebody met.
+/// A lock of another transaction that this client found.
 #[derive(Debug, Clone)]
 pub(crate) struct MetLock {
     pub(crate) cell: Cell,
@@ -70,21 +72,21 @@ impl MetLock {
     }
 }
 
-/// What the primary's row says about a transaction.
+/// The state of a transaction, as its primary's row shows it.
 enum Status {
     Decided(Verdict),
-    /// The primary lock is there.
+    /// The row has the primary lock.
     Locked(Lock),
     Nothing,
 }
 
-/// Finds out what became of the lock's transaction, decides it if its owner is dead, and
-/// applies the verdict to the row where the lock was met.
+/// Finds the outcome of the lock's transaction, decides it if its owner is dead, and applies
+/// the outcome to the row of the lock.
 pub(crate) async fn resolve(shared: &Shared, met: &MetLock) -> Result<Resolved> {
     resolve_since(shared, met, None).await
 }
 
-/// As [`resolve`], for somebody who has waited since then.
+/// Works like [`resolve`], for a caller that has waited since `since`.
 pub(crate) async fn resolve_since(
     shared: &Shared,
     met: &MetLock,
@@ -93,7 +95,7 @@ pub(crate) async fn resolve_since(
     shared.counters().locks_met.bump();
     if is_late(shared, met.start_ts).await? {
         emit_found(shared, met, since, LockFate::RollBack);
-        // What became of its transaction may be collected, in part or all of it.
+        // The records that decide its transaction may be collected, some or all of them.
         apply(shared, met, Verdict::RolledBack).await?;
         return Ok(Resolved::Gone);
     }
@@ -121,10 +123,11 @@ pub(crate) async fn resolve_since(
     Ok(Resolved::Gone)
 }
 
-/// What was found out about a transaction.
+/// The decision about a transaction.
 struct Decision {
     fate: LockFate,
-    /// How many locks the decision has removed: that of the primary, if it was there.
+    /// How many locks the decision has removed: one if it removed the primary lock, otherwise
+    /// none.
     removed: usize,
 }
 
@@ -138,7 +141,7 @@ impl From<Verdict> for Decision {
     }
 }
 
-/// The verdict that a fate comes to; `None` while the owner may still commit.
+/// The verdict that follows from a fate; `None` while the owner may still commit.
 fn verdict_of(fate: LockFate) -> Option<Verdict> {
     match fate {
         LockFate::RollForward(commit_ts) => Some(Verdict::Committed(commit_ts)),
@@ -166,8 +169,8 @@ fn emit_resolved(shared: &Shared, start_ts: Timestamp, verdict: Verdict, cells: 
     shared.emit(|| Event::Resolved { start_ts, commit_ts, cells });
 }
 
-/// Finds out what will become of the lock: its owner is alive as long as it is not suspect, and
-/// dead once the transaction was rolled back here.
+/// Finds the fate of a lock. Its owner counts as alive unless it is suspect. It counts as dead
+/// once this function has rolled the transaction back.
 async fn decide(shared: &Shared, met: &MetLock) -> Result<Decision> {
     let alive = || Ok(Decision { fate: LockFate::OwnerAlive, removed: 0 });
     let primary = match &met.lock.primary {
@@ -188,8 +191,9 @@ async fn decide(shared: &Shared, met: &MetLock) -> Result<Decision> {
                 (rows::roll_back_primary_lock(row, column, met.start_ts, &lock), Branch::Then)
             }
             Status::Nothing => {
-                // A parallel prewrite of the primary may be on its way (H02); an owner that is
-                // gone or whose lock outlived itself will not be waited for (H03).
+                // A parallel prewrite of the primary may be in flight, so do not roll back yet
+                // (H02). But a suspect owner is not waited for, or its locks would stay
+                // forever (H03).
                 let waits = off(mutants::MISSING_PRIMARY_WAITS);
                 if waits || !is_suspect(shared, met.start_ts, false, &met.lock).await? {
                     return alive();
@@ -210,8 +214,8 @@ async fn decide(shared: &Shared, met: &MetLock) -> Result<Decision> {
     }
 }
 
-/// What the primary's row holds of the transaction. A lock of another transaction, or one whose
-/// primary is elsewhere, is nothing of it (H11).
+/// Reads the state of the transaction from its primary's row. Another transaction's lock does
+/// not belong to it, nor does a lock whose primary is elsewhere (H11).
 async fn status(_shared: &Shared, primary: &Cell, start_ts: Timestamp) -> Result<Status> {
     let q = || primary.column.to_bytes();
     let at = TimeRange::at(start_ts);
@@ -237,8 +241,8 @@ async fn status(_shared: &Shared, primary: &Cell, start_ts: Timestamp) -> Result
     })
 }
 
-/// Whether the owner of a lock may be taken for dead: its liveness token is gone, or the lock
-/// has stayed unchanged for longer than its lifetime on this client's clock.
+/// Whether the owner of a lock may be taken for dead. Either its liveness token is gone, or
+/// the lock has stayed unchanged for longer than its lifetime on this client's clock.
 async fn is_suspect(
     shared: &Shared,
     start_ts: Timestamp,
@@ -250,15 +254,16 @@ async fn is_suspect(
     Ok(expired || !shared.locks().is_alive(lock.owner).await?)
 }
 
-/// Applies a verdict to every cell of the met row that holds a lock of the transaction. No lock
-/// of it is left there then: a sweep believes so.
+/// Applies a verdict to every cell of the found row that holds a lock of the transaction. No
+/// lock of the transaction may be left in the row, because a sweep counts the row as clean.
 async fn apply(shared: &Shared, met: &MetLock, verdict: Verdict) -> Result<()> {
     while !apply_to_locks_seen(shared, met, verdict).await? {}
     Ok(())
 }
 
-/// Applies it to what is there now; `false` when too long has passed since that was seen, or
-/// when there is more than one request takes.
+/// Applies the verdict to the locks that are in the row now. Returns `false` if the caller
+/// must repeat it: too much time has passed since the read, or one request cannot take all
+/// locks.
 async fn apply_to_locks_seen(shared: &Shared, met: &MetLock, verdict: Verdict) -> Result<bool> {
     let Cell { table, row, .. } = &met.cell;
     let select = Selection::default().family(LOCK, TimeRange::at(met.start_ts), 1);
@@ -307,8 +312,7 @@ async fn apply_to_locks_seen(shared: &Shared, met: &MetLock, verdict: Verdict) -
     Ok(cells.len() == locked)
 }
 
-/// The verdict that the primary's row holds, for an owner who lost the reply of its commit.
-/// `None`: the lock is still there, or nothing is.
+/// Reads the verdict from the primary's row, for an owner that lost the reply of its commit.
 pub(crate) async fn own_status(
     shared: &Shared,
     primary: &Cell,
@@ -321,7 +325,7 @@ pub(crate) async fn own_status(
     })
 }
 
-/// What an owner finds of its own transaction on its primary.
+/// The state of an owner's own transaction, as its primary's row shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnStatus {
     Decided(Verdict),

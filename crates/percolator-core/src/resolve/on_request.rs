@@ -1,5 +1,5 @@
-//! Resolving a lock because somebody asks for it, by the rule that readers and writers go by: the
-//! lock of an owner who lives stays where it is.
+//! Resolves a lock for an operator, by the rule of readers and writers: a lock whose owner
+//! lives stays where it is.
 
 use bigtable::{Selection, TimeRange, Timestamp};
 
@@ -10,22 +10,22 @@ use crate::resolve::view::LockView;
 use crate::resolve::{MetLock, Resolved, resolve};
 use crate::shared::Shared;
 
-/// The end of a lock that was to be resolved.
+/// The outcome of a request to resolve a lock.
 ///
 /// See [`Client::resolve_lock`](crate::Client::resolve_lock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockEnd {
-    /// Its transaction was committed at this time, and the row shows that now.
+    /// Its transaction was committed at this timestamp, and the row now shows the commit.
     RolledForward(Timestamp),
     /// Its transaction was rolled back, and the lock is gone.
     RolledBack,
-    /// It was not there any more.
+    /// The row no longer held the lock.
     Gone,
-    /// It stays: its owner lives and may still commit.
+    /// The lock stays, because its owner lives and may still commit.
     OwnerAlive,
 }
 
-/// Resolves a lock, and with it all others of its transaction in the same row.
+/// Resolves a lock, together with all other locks of its transaction in the same row.
 pub(crate) async fn resolve_lock(shared: &Shared, lock: &LockView) -> Result<LockEnd> {
     shared.check_open()?;
     let table = shared.table(&lock.cell.table).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn resolve_lock(shared: &Shared, lock: &LockView) -> Result<Loc
     }
     Ok(match shared.verdicts().of(lock.start_ts) {
         Some(Verdict::Committed(commit_ts)) => LockEnd::RolledForward(commit_ts),
-        // Of a lock from before the last collection there is no verdict: it is removed.
+        // A lock from before the last collection has no verdict; it is removed.
         Some(Verdict::RolledBack) | None => LockEnd::RolledBack,
     })
 }

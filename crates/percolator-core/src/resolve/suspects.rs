@@ -1,9 +1,10 @@
-//! Who may be dead: locks watched on this client's own monotonic clock.
+//! Finds owners that may be dead, by watching their locks on this client's own monotonic
+//! clock.
 //!
-//! A lock's wall time is never compared with this machine's wall clock. An owner becomes suspect
-//! when the *same* lock, wall time included, has been seen for longer than its lifetime on the
-//! observer's monotonic clock; so a clock that is an hour off neither kills the living nor keeps
-//! the dead (H18).
+//! A lock's wall time is never compared with this machine's wall clock. An owner becomes
+//! suspect once this client has seen the *same* lock, wall time included, for longer than the
+//! lock's lifetime. So a clock that is an hour off neither makes live owners suspect nor keeps
+//! the locks of dead ones (H18).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,10 +15,10 @@ use bigtable::sync::locked;
 
 use crate::options::believed_lifetime;
 
-/// How many locks a client watches. Beyond, those that nobody has met for a while are forgotten:
-/// their transactions ended, or nobody waits for them.
+/// How many locks a client watches. If there are more, it forgets the locks that it has not
+/// found for a while. Their transactions have ended, or no operation waits for them.
 const WATCHED_MAX: usize = 16 * 1024;
-/// How long a lock must not have been met to be forgotten first.
+/// A lock that was not found for this long is forgotten first.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
@@ -33,8 +34,9 @@ struct Watched {
 }
 
 impl Suspects {
-    /// Whether the lock of `start_ts` has now stayed unchanged for longer than its lifetime.
-    /// `primary` keeps the watch on the primary lock apart from that on a secondary one.
+    /// Whether the lock of `start_ts` has by now stayed unchanged for longer than its
+    /// lifetime. `primary` says which lock is watched: the primary and a secondary have
+    /// separate watches.
     pub(crate) fn expired(
         &self,
         start_ts: Timestamp,
@@ -63,8 +65,8 @@ impl Suspects {
     }
 }
 
-/// Forgets what nobody has met for a while; of what is still being met, the youngest watch, so that
-/// the older ones come to their end.
+/// Forgets the locks that were not found for a while. If all were found lately, forgets the
+/// youngest watch, so that the older ones can still expire.
 fn make_room(watched: &mut BTreeMap<(Timestamp, bool), Watched>, now: Duration) {
     watched.retain(|_, lock| now.saturating_sub(lock.met) <= FORGOTTEN_AFTER);
     if watched.len() >= WATCHED_MAX {
@@ -91,7 +93,7 @@ mod tests {
         }
     }
 
-    /// H03: transactions that ended by themselves must not crowd out those that never will.
+    /// Transactions that ended by themselves must not crowd out those that never end (H03).
     #[test]
     fn watches_of_the_past_do_not_keep_new_ones_from_expiring() {
         let (suspects, lock) = (Suspects::default(), lock());

@@ -1,7 +1,8 @@
-//! What became of other transactions: a cache of final verdicts, and one resolver at a time for
-//! each.
+//! Caches the outcomes of other transactions, and lets only one task of this client resolve a
+//! transaction at a time.
 //!
-//! Invariant: only verdicts that the primary's row decided are kept, never "still alive" (H34).
+//! Invariant: only verdicts that the primary's row decided are kept. "Still alive" is never
+//! kept, because the next look may find the owner dead (H34).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -14,7 +15,7 @@ use crate::mutants::{self, off};
 /// How many verdicts a client remembers.
 const VERDICTS_MAX: usize = 4096;
 
-/// What became of a transaction.
+/// The final outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Committed(Timestamp),
@@ -31,7 +32,7 @@ struct State {
     verdicts: BTreeMap<Timestamp, Verdict>,
     /// Start timestamps in the order in which their verdicts came.
     order: VecDeque<Timestamp>,
-    /// Transactions that someone is resolving right now.
+    /// Transactions that a task is resolving now.
     flights: BTreeMap<Timestamp, Weak<futures::lock::Mutex<()>>>,
 }
 
@@ -56,8 +57,8 @@ impl Verdicts {
         }
     }
 
-    /// The lock under which one transaction is resolved: many who meet one dead transaction ask its
-    /// primary once (H26).
+    /// The mutex under which one transaction is resolved. Many tasks that find locks of one
+    /// dead transaction then ask its primary once (H26).
     pub(crate) fn flight(&self, start_ts: Timestamp) -> Arc<futures::lock::Mutex<()>> {
         let mut state = self.state();
         let shared = !off(mutants::NO_SINGLE_FLIGHT);

@@ -1,4 +1,4 @@
-//! A lock, and what will become of it, as programs see them.
+//! Defines a lock and its fate, as programs see them.
 
 use bigtable::Timestamp;
 use bytes::Bytes;
@@ -14,15 +14,15 @@ pub struct LockView {
     pub cell: CellName,
     /// The start timestamp of the transaction that holds it.
     pub start_ts: Timestamp,
-    /// Where its primary is; `None` when this is it.
+    /// The transaction's primary; `None` if this lock is the primary.
     pub primary: Option<CellName>,
     /// Whether commit will delete the cell.
     pub delete: bool,
-    /// The client that holds it.
+    /// The client that placed it.
     pub owner: Incarnation,
     /// The owner's wall clock when it last wrote the lock, in milliseconds since 1970.
     pub wall_ms: u64,
-    /// The value that commit will make visible, if it travels in the lock.
+    /// The value that commit will make visible, if it is stored in the lock.
     pub short_value: Option<Bytes>,
 }
 
@@ -31,11 +31,12 @@ pub struct LockView {
 /// See [`Client::lock_fate`](crate::Client::lock_fate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockFate {
-    /// Its transaction is committed: the next who meets it rolls it forward.
+    /// Its transaction is committed. The next client that finds the lock rolls it forward.
     RollForward(Timestamp),
-    /// Its transaction was rolled back: the next who meets it removes it.
+    /// Its transaction was rolled back. The next client that finds the lock removes it.
     RollBack,
-    /// Its owner is dead: the next who meets it decides, by rolling back.
+    /// Its owner is dead. The next client that finds the lock decides by rolling the
+    /// transaction back.
     OwnerDead,
     /// Its owner has a liveness token and may still commit.
     OwnerAlive,

@@ -1,4 +1,8 @@
-//! Abort by the owner: the primary first, with its tomb, then the others (H01, H24).
+//! Aborts a transaction of this client: first the primary, with a rollback record, then the
+//! other rows.
+//!
+//! The primary decides, so a secondary lock may go only after the primary can no longer
+//! commit. The rollback record refuses a late prewrite of the transaction (H01, H24).
 
 use crate::records::branch::{Branch, change};
 use crate::shared::Shared;
@@ -7,19 +11,19 @@ use crate::txn::prewrite::mutate_rows;
 use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 
-/// What an abort came to.
+/// The result of an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Abort {
     /// The transaction will never commit.
     Done,
-    /// A commit request whose reply was lost had been faster.
+    /// An earlier commit request, whose reply was lost, has committed the transaction.
     AlreadyCommitted,
-    /// The primary could not be reached, and nothing else was touched.
+    /// The primary could not be reached, so no other row was changed.
     Unreachable,
 }
 
-/// Takes back what prewrite may have placed: the primary decides, the rest is best effort, and
-/// whatever stays is cleaned up by the next who meets it.
+/// Removes the locks that prewrite may have placed. The primary decides. The other rows are
+/// best effort: clients that find remaining locks remove them.
 pub(crate) async fn abort(shared: &Shared, plan: &Plan) -> Abort {
     let (primary, start_ts) = (&plan.primary, plan.start_ts);
     let lock = plan.primary_lock();
@@ -27,14 +31,15 @@ pub(crate) async fn abort(shared: &Shared, plan: &Plan) -> Abort {
     match change(primary.table.store(), request).await {
         Ok(Branch::Otherwise) => {}
         Ok(Branch::Then) => return Abort::AlreadyCommitted,
-        // Undecided: removing the secondaries now could halve a transaction (H10).
+        // The transaction is undecided. If it has committed, removing the secondaries now
+        // would lose half of it (H10).
         Err(_) => return Abort::Unreachable,
     }
     abort_secondaries(shared, plan).await;
     Abort::Done
 }
 
-/// Takes the locks back whose transaction the primary says was rolled back.
+/// Removes the secondary locks of a transaction whose primary is rolled back.
 pub(crate) async fn abort_secondaries(shared: &Shared, plan: &Plan) {
     let request = |row: &RowPlan| rows::roll_back(&row.row, plan.start_ts, &row.locked());
     mutate_rows(shared, &plan.rows, request).await;

@@ -1,4 +1,5 @@
-//! Beginning a transaction or a snapshot: its timestamp, and what keeps collection off it.
+//! Begins transactions and snapshots: takes their timestamp and registers it as open, so that
+//! collection keeps its versions.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use crate::shared::Shared;
 use crate::txn::watched::Watched;
 use crate::{Error, Result, Snapshot, Transaction};
 
-/// The span of a transaction, from before it has a timestamp until its commit has ended.
+/// The span of a transaction, from before its timestamp is requested until its commit has
+/// ended.
 pub(crate) fn span(name: Option<&Arc<str>>, attempt: u32) -> tracing::Span {
     tracing::debug_span!(
         target: "percolator::transaction", "percolator.transaction", name = name.map(|name| &**name),
@@ -19,12 +21,12 @@ pub(crate) fn span(name: Option<&Arc<str>>, attempt: u32) -> tracing::Span {
     )
 }
 
-/// Begins a transaction, with the name that a watcher and a trace show.
+/// Begins a transaction with a name, which a watcher and a trace show.
 pub(crate) async fn begin(shared: &Arc<Shared>, name: Option<&Arc<str>>) -> Result<Transaction> {
     begin_in(shared, name, span(name, 1)).await
 }
 
-/// As [`begin`], in a span of the caller.
+/// Works like [`begin`], in a span of the caller.
 pub(crate) async fn begin_in(
     shared: &Arc<Shared>,
     name: Option<&Arc<str>>,
@@ -36,7 +38,8 @@ pub(crate) async fn begin_in(
     let starting = shared.readers().starting();
     let stamp = shared.oracle().timestamp().await?;
     let open = starting.moved_to(stamp.timestamp);
-    // Costs nothing unless observers were registered meanwhile; `notify` must know of them.
+    // This costs nothing unless observers were registered meanwhile. `notify` must know of
+    // them.
     shared.schema(stamp.schema_version).await?;
     shared.counters().begun.bump();
     span.record("start_ts", stamp.timestamp.as_u64());
@@ -52,7 +55,8 @@ pub(crate) async fn snapshot_at(shared: &Arc<Shared>, ts: Timestamp) -> Result<S
     if ts > latest && !off(mutants::FUTURE_IS_READ) {
         return Err(Error::NotIssued { asked: ts, latest });
     }
-    // Before the floor is looked at: a round that begins after that will see it.
+    // Open the timestamp before the floor is read, so that every later collection round sees
+    // it.
     let open = shared.readers().at(ts);
     if shared.unfenced().is_some() {
         hold_past(shared, ts).await?;
@@ -65,7 +69,7 @@ pub(crate) async fn snapshot_at(shared: &Arc<Shared>, ts: Timestamp) -> Result<S
     Ok(Snapshot::new(shared.clone(), ts, open))
 }
 
-/// A read-only view of the data as of the latest timestamp issued; issues none itself.
+/// A read-only view of the data as of the latest timestamp issued. Issues no timestamp itself.
 pub(crate) async fn snapshot(shared: &Arc<Shared>) -> Result<Snapshot> {
     shared.check_open()?;
     let starting = shared.readers().starting();

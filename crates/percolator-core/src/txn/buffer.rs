@@ -1,8 +1,8 @@
-//! A transaction's buffered writes, in order of their cells.
+//! Holds a transaction's buffered writes, in order of their cells.
 //!
-//! Most transactions write a few cells. A tree's first node has room for eleven, which is more than
-//! a thousand bytes, and allocators serve requests of that size slowly. So a few writes lie in a
-//! sorted array, and many in a tree.
+//! Most transactions write a few cells. The first node of a tree has room for eleven, which
+//! takes more than a thousand bytes, and allocators serve requests of that size slowly. So a
+//! few writes are kept in a sorted array, and many in a tree.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
@@ -13,20 +13,20 @@ use bytes::Bytes;
 use crate::records::column::Cell;
 use crate::{Column, Table};
 
-/// The array has room for so many writes at first.
+/// The array first has room for this many writes.
 const FIRST: usize = 4;
-/// Beyond so many writes a tree is cheaper than to move what comes later.
+/// With more writes than this, a tree is cheaper than moving the later elements of the array.
 const FEW_MAX: usize = 8;
 
 /// A transaction's buffered writes: `None` deletes the cell.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     pub(crate) writes: Writes,
-    /// The bytes of names and values.
+    /// The total bytes of names and values.
     pub(crate) bytes: usize,
 }
 
-/// The new value of each cell that is written.
+/// The new value of each written cell.
 #[derive(Debug)]
 pub(crate) enum Writes {
     /// Sorted by cell.
@@ -52,7 +52,7 @@ impl Writes {
         self.len() == 0
     }
 
-    /// The first cell that is written.
+    /// The first written cell.
     pub(crate) fn first(&self) -> Option<&Cell> {
         match self {
             Writes::Few(writes) => writes.first().map(|(cell, _)| cell),
@@ -60,7 +60,7 @@ impl Writes {
         }
     }
 
-    /// The new value of a cell, if it is written.
+    /// The new value of a cell, if the transaction has written it.
     pub(crate) fn get(&self, cell: &Cell) -> Option<&Option<Bytes>> {
         match self {
             Writes::Few(writes) => place(writes, cell).ok().map(|at| &writes[at].1),
@@ -68,7 +68,7 @@ impl Writes {
         }
     }
 
-    /// Writes a cell, in place of what was written to it before.
+    /// Writes a cell, and replaces an earlier write of it.
     pub(crate) fn insert(&mut self, cell: Cell, value: Option<Bytes>) {
         match self {
             Writes::Few(writes) => match place(writes, &cell) {
@@ -130,7 +130,7 @@ impl Iterator for IntoIter {
     }
 }
 
-/// The writes from some cell on, in order.
+/// The writes from a given cell on, in order.
 enum Rest<'a> {
     Few(std::slice::Iter<'a, (Cell, Option<Bytes>)>),
     Many(btree_map::Range<'a, Cell, Option<Bytes>>),
@@ -147,7 +147,7 @@ impl<'a> Iterator for Rest<'a> {
     }
 }
 
-/// Where a cell's write is, or would have to be.
+/// The index of a cell's write, or the index at which it would be inserted.
 fn place(writes: &[(Cell, Option<Bytes>)], cell: &Cell) -> Result<usize, usize> {
     writes.binary_search_by(|(known, _)| known.cmp(cell))
 }

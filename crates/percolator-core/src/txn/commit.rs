@@ -1,14 +1,16 @@
-//! Commit, phase two (paper section 2.2, Figure 6 `Commit`). Where one step does, see
-//! `one_step.rs`.
+//! Commits a transaction in its second phase (paper section 2.2, Figure 6 `Commit`).
+//! `one_step.rs` has the one-step commit.
 //!
 //! ```text
 //! prewrite all rows ... acknowledged -> c from the oracle (H08) -> weak notifications at c (H57)
 //!   -> commit the primary's row: the commit point -> secondaries
 //! ```
 //!
-//! Invariants: `c` is asked for strictly after the last prewrite was acknowledged; one function
-//! decides the primary, and its result is an argument of every secondary action (H10); after a lost
-//! reply the primary's row says what happened, and only it (H07).
+//! Invariants:
+//! * The oracle is asked for `c` strictly after the last prewrite was acknowledged.
+//! * One function decides the primary, and every secondary action takes its result as an
+//!   argument. So no secondary commits before the decision (H10).
+//! * After a lost reply only the primary's row says what happened (H07).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -39,11 +41,11 @@ use crate::txn::rows;
 use crate::txn::settle::{Settled, settle_refused, settle_without_lock};
 use crate::{AbortReason, Error, InvalidKind, Result, Timestamp, Transaction};
 
-/// A transaction between its phases: every cell is locked, nothing is decided.
+/// A transaction between its phases: every cell is locked, and nothing is decided.
 ///
-/// Dropping it is what a crash at this point does: the locks stay until someone resolves them.
-/// [`Transaction::commit`] goes through all steps; they are apart for tests and for showing how it
-/// works.
+/// Dropping it has the effect of a crash at this point: the locks stay until another client
+/// resolves them. [`Transaction::commit`] goes through all steps. The steps are separate here
+/// for tests and for demonstrations.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -75,11 +77,12 @@ pub struct PrimaryCommitted {
     shared: Arc<Shared>,
     plan: Plan,
     commit_ts: Timestamp,
-    /// Weak notifications that no hint was given of yet.
+    /// Weak notifications for which no hint was pushed yet.
     notifications: BTreeSet<Cell>,
 }
 
-/// Whether the store refuses a commit for good, and has not applied this request.
+/// Whether the error means that the store will never apply this commit, and has not applied
+/// this request.
 fn ends(error: &bigtable::Error) -> bool {
     match error {
         bigtable::Error::TooOld { .. } => true,
@@ -89,19 +92,19 @@ fn ends(error: &bigtable::Error) -> bool {
 }
 
 impl Transaction {
-    /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its
+    /// Commits, and returns the commit timestamp. A transaction that wrote nothing returns its
     /// start timestamp.
     ///
     /// # Errors
-    /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could
-    /// not be found out before the deadline, [`Error::Invalid`] when a written column is
-    /// notify-only, or when the store could not take a request that the commit of one of the rows
-    /// needs.
+    /// * [`Error::Aborted`] if the transaction did not commit and never will.
+    /// * [`Error::Unknown`] if the outcome could not be found out before the deadline.
+    /// * [`Error::Invalid`] if a written column is notify-only, or if the store could not take
+    ///   a request that the commit of one of the rows needs.
     ///
     /// # Cancellation
-    /// A commit whose future is dropped after it was polled is finished in the background, as far
-    /// as this process lives: it commits or aborts, and leaves no lock behind. The caller does not
-    /// learn which. A future that was never polled does nothing.
+    /// If the future is dropped after it was polled, the commit is finished in the background,
+    /// as long as this process lives. It commits or aborts, and leaves no lock behind. The
+    /// caller does not learn which. A future that was never polled does nothing.
     pub async fn commit(mut self) -> Result<Timestamp> {
         let shared = self.shared.clone();
         shared.take_turn(ROWS_OF_A_COMMIT).await;
@@ -141,7 +144,8 @@ impl Transaction {
             match shared.options().secondaries {
                 Secondaries::Background => {
                     let runtime = shared.runtime();
-                    // There are too many: their plans are held in memory.
+                    // Too many run in the background, and each keeps its plan in memory. So
+                    // finish it here.
                     if let Err(work) = shared.background().try_start(&**runtime, secondaries) {
                         work.await;
                     }
@@ -152,10 +156,10 @@ impl Transaction {
         Ok(commit_ts)
     }
 
-    /// Phase one alone: locks every written cell.
+    /// Runs phase one alone: locks every written cell.
     ///
     /// # Errors
-    /// [`Error::Aborted`]; [`Error::Invalid`] when the transaction wrote nothing.
+    /// [`Error::Aborted`]; [`Error::Invalid`] if the transaction wrote nothing.
     pub async fn prewrite(mut self) -> Result<Prewritten> {
         self.shared.check_open()?;
         match Plan::of(&mut self).await? {
@@ -187,7 +191,8 @@ impl Transaction {
         Ok(Prewritten { shared, plan, pulse, notifications })
     }
 
-    /// A transaction that only notifies takes a commit timestamp and has no primary.
+    /// Commits a transaction that only notifies. It takes a commit timestamp and has no
+    /// primary.
     async fn commit_notifications(self) -> Result<Timestamp> {
         let (shared, cells) = (&self.shared, &self.notifications);
         let committed = async {
@@ -208,7 +213,7 @@ impl Transaction {
 }
 
 impl Prewritten {
-    /// Takes the commit timestamp and commits the primary's row: the commit point.
+    /// Takes the commit timestamp and commits the primary's row. That is the commit point.
     ///
     /// # Errors
     /// [`Error::Aborted`], [`Error::Unknown`].
@@ -235,11 +240,12 @@ impl PrimaryCommitted {
         self.commit_ts
     }
 
-    /// Commits the other rows, each with "if the lock is there" (H12). A failure changes nothing:
-    /// whoever meets a lock that stays rolls it forward.
+    /// Commits the other rows, each on the condition that its lock exists. A failure changes
+    /// nothing: clients that find a remaining lock roll it forward.
     pub async fn commit_secondaries(mut self) {
         let (start_ts, commit_ts) = (self.plan.start_ts, self.commit_ts);
-        // If not, somebody else has, or will: by now the locks may be copies that came late.
+        // Otherwise another client has rolled these rows forward, or will. The locks may by
+        // now be copies from a late prewrite (H12).
         if may_commit(&self.shared, start_ts) {
             let primary_row = self.plan.primary_row;
             Arc::make_mut(&mut self.plan.rows).remove(primary_row);
@@ -255,15 +261,16 @@ impl PrimaryCommitted {
         self.hint();
     }
 
-    /// Hints at the weak notifications. The rows that they are about are committed now: an observer
-    /// that came earlier would meet their locks, and would commit the rows itself.
+    /// Pushes hints for the weak notifications. Their rows are committed by now. An observer
+    /// that came earlier would find their locks, and would have to roll the rows forward
+    /// itself.
     fn hint(&mut self) {
         let notifications = std::mem::take(&mut self.notifications);
         hint(&self.shared, notifications, self.commit_ts);
     }
 }
 
-/// Takes `c` and brings the primary to its decision.
+/// Takes `c`, leaves the notifications, and brings the primary to its decision.
 async fn decide_own(
     shared: &Shared,
     plan: &Plan,
@@ -278,7 +285,7 @@ async fn decide_own(
     };
     if off(mutants::WEAK_AFTER_COMMIT) {
         let commit_ts = commit_point(shared, plan, stamp.timestamp).await?;
-        // A failure changes nothing any more.
+        // A failure can no longer change the outcome.
         drop(notify_before(shared, plan, notifications, stamp).await);
         return Ok(commit_ts);
     }
@@ -297,9 +304,10 @@ async fn decide_own(
     Ok(commit_ts)
 }
 
-/// Leaves what must exist before the commit point: weak notifications, those for observers that
-/// were registered after the transaction placed its locks (H57, H59), and all where they lie
-/// apart (H48).
+/// Leaves the notifications that must exist before the commit point:
+/// * weak notifications (H57);
+/// * those for observers that were registered after the transaction placed its locks (H59);
+/// * all notifications, on stores without locality groups (H48).
 async fn notify_before(
     shared: &Shared,
     plan: &Plan,
@@ -318,7 +326,7 @@ async fn notify_before(
     leave_notifications(shared, &cells, stamp.timestamp).await
 }
 
-/// Commits the primary's row, and finds out what happened when the reply is lost.
+/// Commits the primary's row. If the reply is lost, finds out what happened.
 async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Result<Timestamp> {
     let row = &plan.rows[plan.primary_row];
     let (runtime, started) = (shared.runtime(), shared.runtime().now());
@@ -326,13 +334,13 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
     let (start_ts, cells) = (plan.start_ts, row.locked());
     let mut request = rows::commit_primary(&row.row, start_ts, commit_ts, &cells);
     request.then.extend(row.handled.iter().cloned());
-    // Whether an earlier request may have committed, or may yet.
+    // Whether an earlier request may have committed, or may still commit.
     let mut asked = false;
     loop {
         let answer = if may_commit(shared, start_ts) {
             change(row.table.store(), request.clone()).await
         } else {
-            // As a floor would refuse it.
+            // Answer as a store with a floor would.
             Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts })
         };
         let settled = match answer {
@@ -368,13 +376,13 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
     }
 }
 
-/// Aborts a transaction whose commit was never asked for.
+/// Aborts a transaction that has sent no commit request.
 async fn give_up(shared: &Shared, plan: &Plan, reason: AbortReason) -> Error {
     abort(shared, plan).await;
     aborted(shared, plan, reason)
 }
 
-/// The result of a commit that is settled; why it has none yet.
+/// The result of a settled commit, or the reason why it is still open.
 pub(crate) fn conclude(
     shared: &Shared,
     plan: &Plan,
@@ -402,21 +410,21 @@ pub(crate) fn unknown(shared: &Shared, plan: &Plan, why: String) -> Error {
     plan.ended(shared, Error::Unknown { start_ts: plan.start_ts, primary, why })
 }
 
-/// The span of a commit within that of its transaction.
+/// The span of a commit, inside the span of its transaction.
 fn span(transaction: &tracing::Span) -> tracing::Span {
     tracing::debug_span!(
         target: "percolator::transaction", parent: transaction, "percolator.commit",
     )
 }
 
-/// Tells this process's workers of cells that were just notified.
+/// Pushes hints for cells that were just notified, so that this process's workers find them.
 fn hint(shared: &Shared, cells: BTreeSet<Cell>, commit_ts: Timestamp) {
     for cell in cells {
         shared.hints().push(&Hint { cell, at: Some(commit_ts) });
     }
 }
 
-/// Tells this process's workers of a row that was just committed.
+/// Pushes hints for the observed cells of a row that was just committed.
 pub(crate) fn hint_row(shared: &Shared, row: &RowPlan, commit_ts: Timestamp) {
     for cell in row.cells.iter().filter(|cell| cell.observed) {
         let cell = Cell::new(&row.table, &row.row, &cell.column);

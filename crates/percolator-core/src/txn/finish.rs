@@ -1,16 +1,18 @@
-//! A commit is finished, although its caller lets go of it (hazard H72).
+//! Finishes commits whose caller drops the future.
 //!
-//! A future may be dropped at every point: a timeout fires, or a client of somebody's service hangs
-//! up. Between the two phases of a commit that would leave locks whose owner lives, and everybody
-//! else would wait for them as long as a lock lasts. So a commit that has to wait for anything goes
-//! through [`Background::finish`]. Its caller polls it, for as long as the caller is there; a task
-//! of its own polls it from then on.
+//! A future may be dropped at every point: a timeout fires, or a client of the service hangs
+//! up. Between the two phases of a commit this would leave locks whose owner lives. Every
+//! other client would wait for them as long as a lock lasts (H72). So every commit that has to
+//! wait runs through [`Background::finish`]. Its caller polls it as long as the caller exists.
+//! After that a task of its own polls it.
 //!
-//! Invariants: work that was begun is polled without a pause until it ends. It may hold a lock that
-//! other commits wait for, or be the next to get one, as with the lock of the oracle's record. Work
-//! that waited for its turn unpolled would hold up the tasks before it for ever. At most
-//! [`FINISHED_MAX`] tasks run at a time; a commit beyond is left as a crash would leave it. A
-//! process that dies takes its tasks with it (H16): nothing of a dead process is finished.
+//! Invariants:
+//! * Work that has begun is polled without a pause until it ends. It may hold a lock that
+//!   other commits wait for, such as the lock of the oracle's record, or be the next to get
+//!   it. If it were not polled in its turn, it would block the tasks behind it forever.
+//! * At most [`FINISHED_MAX`] tasks run at a time. A further commit is left as a crash would
+//!   leave it.
+//! * A process that dies takes its tasks with it: nothing of a dead process is finished (H16).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,22 +26,23 @@ use crate::Runtime;
 use crate::bell::Bell;
 use crate::mutants::{self, off};
 
-/// With so many tasks in the background, a commit awaits its secondaries itself.
+/// With this many tasks in the background, a commit awaits its secondaries itself.
 const TASKS_MAX: usize = 256;
-/// Most tasks in the background, those that finish commits included.
+/// Most tasks in the background, including those that finish commits.
 const FINISHED_MAX: usize = 16 * 1024;
 
 /// The work of a client that goes on in the background.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     tasks: AtomicUsize,
-    /// Work that callers poll, and tasks that run: a closing client waits for both.
+    /// How much work is unfinished: work that callers poll, and tasks that run. A closing
+    /// client waits for both.
     unfinished: AtomicUsize,
-    /// Rung when none is left.
+    /// Rung when no work is left.
     finished: Bell,
 }
 
-/// Something unfinished.
+/// Counts one piece of unfinished work as long as it lives.
 struct Counted(Arc<Background>);
 
 impl Drop for Counted {
@@ -60,7 +63,7 @@ impl Background {
         self.unfinished.load(Ordering::SeqCst)
     }
 
-    /// Waits until nothing is unfinished.
+    /// Waits until no work is unfinished.
     pub(crate) async fn finished(&self) {
         loop {
             let rung = self.finished.rung();
@@ -71,7 +74,8 @@ impl Background {
         }
     }
 
-    /// Does work to its end: if the caller lets go, in the background.
+    /// Runs work to its end. If the caller drops the returned future, the work goes on in the
+    /// background.
     pub(crate) fn finish<T: Send + 'static>(
         self: &Arc<Self>,
         runtime: &Arc<dyn Runtime>,
@@ -82,7 +86,8 @@ impl Background {
         Unfinished { work: Some(Box::pin(work)), runtime, background, _counted }
     }
 
-    /// Has work go on in a task of its own if there are few; `work` is not begun if not.
+    /// Starts work in a task of its own if few tasks run. Otherwise returns the work, which
+    /// has not begun.
     pub(crate) fn try_start(
         self: &Arc<Self>,
         runtime: &dyn Runtime,
@@ -110,7 +115,7 @@ impl Background {
     }
 }
 
-/// One of the tasks, until it ends in whatever way.
+/// Counts one task until it ends, also by a panic.
 struct Task(Arc<Background>);
 
 impl Drop for Task {
@@ -124,7 +129,8 @@ pub(crate) struct Unfinished<T: Send + 'static> {
     work: Option<BoxFuture<'static, T>>,
     runtime: Arc<dyn Runtime>,
     background: Arc<Background>,
-    /// Dropped after the work has gone on to the background.
+    /// Dropped only after the work has gone on in the background, so that the count never
+    /// falls to zero between.
     _counted: Counted,
 }
 
@@ -132,7 +138,7 @@ impl<T: Send + 'static> Future for Unfinished<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        // Taken out: work that panics here is not begun again.
+        // Take the work out, so that work that panics here is not polled again.
         let mut work = self.work.take().expect("it is not polled after its end");
         let polled = work.as_mut().poll(context);
         if polled.is_pending() {
@@ -146,10 +152,11 @@ impl<T: Send + 'static> Drop for Unfinished<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take().filter(|_| !off(mutants::DROPPED_MEANS_DEAD)) {
             let work = async move {
-                // Nobody is there to hear of it.
+                // No caller is left to receive the result.
                 drop(work.await);
             };
-            // There are too many: whoever meets the locks resolves them.
+            // If too many tasks run, the work is dropped. Clients that find its locks resolve
+            // them.
             let begun = self.background.start_below(FINISHED_MAX, &*self.runtime, Box::pin(work));
             drop(begun);
         }

@@ -1,8 +1,10 @@
-//! Reading a row at a timestamp (paper Figure 6, `Get`).
+//! Reads a row at a timestamp (paper Figure 6, `Get`).
 //!
-//! Invariants: lock and write columns come from one atomic row read (H27); a value is returned only
-//! when no lock at or below `s` stands in the same read (H28); after a lock was resolved the row is
-//! read again at the same `s`.
+//! Invariants:
+//! * Lock and write columns come from one atomic row read, or a commit could slip in between
+//!   (H27).
+//! * A value is returned only if the same read found no lock at or below `s` (H28).
+//! * After a lock was resolved, the row is read again at the same `s`.
 
 use bigtable::{Cell, Glance, Glanced, RowKey, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
@@ -27,11 +29,12 @@ pub(crate) struct Version {
     pub(crate) column: Column,
     pub(crate) commit_ts: Timestamp,
     pub(crate) value: Option<Bytes>,
-    /// Whether it is a deletion. A value may be absent because nobody wanted it.
+    /// Whether the version is a deletion. A value may also be `None` because the caller did
+    /// not want it.
     pub(crate) deleted: bool,
 }
 
-/// What a reader does about a lock whose owner lives.
+/// How a reader treats a lock whose owner lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// Waits for it, up to the client's `read_wait_max`.
@@ -40,7 +43,8 @@ pub(crate) enum Patience {
     GiveUp,
 }
 
-/// A selection that finds locks and the newest write of these columns at `s`; of all if none.
+/// Selects locks and the newest write of these columns at `s`, or of all columns if none is
+/// given.
 pub(crate) fn selection(columns: &[Column], s: Timestamp) -> Selection {
     let upto = TimeRange::up_to(s);
     let mut select = Selection::default().above(s);
@@ -59,7 +63,7 @@ pub(crate) fn selection(columns: &[Column], s: Timestamp) -> Selection {
     select
 }
 
-/// Reads the selected columns of a row at `s`, deletions included; absent cells are left out.
+/// Reads the selected columns of a row at `s`, deletions included. Absent cells are left out.
 pub(crate) async fn read_row(
     shared: &Shared,
     table: &Table,
@@ -81,10 +85,10 @@ pub(crate) async fn read_cell(
     s: Timestamp,
 ) -> Result<Option<Bytes>> {
     shared.take_turn(0).await;
-    // The futures of what is rare lie in boxes of their own: this one is a part of every
-    // observer's future, which is allocated for each run.
+    // Futures of rare cases are boxed. This future is a part of every observer's future, which
+    // is allocated for each run.
     match glance(shared, table, row, column, s)? {
-        // A value that is short, as most are, or absent needs no list of versions.
+        // A short or absent value, the usual case, needs no list of versions.
         Glanced::Newest(timestamp, value) if Write::lies_apart(&value) => {
             let cell = Cell { family: WRITE, qualifier: column.to_bytes(), timestamp, value };
             Box::pin(value_of(shared, table, row, cell, s)).await
@@ -98,7 +102,7 @@ pub(crate) async fn read_cell(
     }
 }
 
-/// As [`read_cell`], where the store has to be waited for.
+/// Works like [`read_cell`], if the store has to be waited for.
 async fn read_cell_waiting(
     shared: &Shared,
     table: &Table,
@@ -120,13 +124,13 @@ async fn read_cell_waiting(
     }
 }
 
-/// The value that a write record holds.
+/// The value inside a write record.
 fn short_value(shared: &Shared, record: Bytes, s: Timestamp) -> Result<Option<Bytes>> {
     check_held(shared, s)?;
     Ok(Write::of(record)?.short_value)
 }
 
-/// The value that lies apart from its write record.
+/// The long value of a write record.
 async fn value_of(
     shared: &Shared,
     table: &Table,
@@ -139,8 +143,8 @@ async fn value_of(
     Ok(versions.pop().and_then(|version| version.value))
 }
 
-/// The newest write record of a cell at `s`, where the store can tell it without waiting, and
-/// no lock stands there.
+/// The newest write record of a cell at `s`, if the store can return it without waiting and
+/// the cell has no lock.
 fn glance(
     shared: &Shared,
     table: &Table,
@@ -157,7 +161,7 @@ fn glance(
     Ok(glanced)
 }
 
-/// As [`read_row`] for each of several rows, which are asked for together.
+/// Works like [`read_row`] for each of several rows, with one request for all.
 pub(crate) async fn read_rows(
     shared: &Shared,
     table: &Table,
@@ -180,8 +184,9 @@ pub(crate) async fn read_rows(
     try_join_all(versions).await
 }
 
-/// As [`read_row`] for a cell and its acknowledgements, whose commit
-/// timestamps matter: only of acknowledgements is the value looked for in `data`.
+/// Works like [`read_row`] for a cell and its acknowledgements. The caller needs the cell's
+/// commit timestamp and the acknowledgements' values, so only the latter are looked up in
+/// `data`.
 pub(crate) async fn read_acknowledged(
     shared: &Shared,
     table: &Table,
@@ -195,7 +200,7 @@ pub(crate) async fn read_acknowledged(
     versions(shared, table, &found, s, Column::is_ack).await
 }
 
-/// Reads a row until it meets no lock in it.
+/// Reads a row again and again until it has no lock.
 async fn read_unlocked(
     shared: &Shared,
     table: &Table,
@@ -216,10 +221,9 @@ async fn read_unlocked(
     }
 }
 
-/// The versions in a row that was read without meeting a lock. A value that is too long for its
-/// write record is fetched from `data`, where it does not change once committed, if it is
-/// wanted of that column. To be called also for a row without cells: it finds out whether
-/// collection was faster.
+/// The versions in a row that was read without finding a lock. A long value is fetched from
+/// `data` if `wanted` accepts its column; it does not change once committed. Call this for
+/// empty rows too: it also checks that garbage collection has not overtaken the read.
 pub(crate) async fn versions(
     shared: &Shared,
     table: &Table,
@@ -266,7 +270,7 @@ pub(crate) async fn versions(
     Ok(versions)
 }
 
-/// Meets locks until they are gone or patience ends.
+/// Handles the locks that a read finds, until they are gone or the reader's patience ends.
 pub(crate) struct LockWait<'a> {
     shared: &'a Shared,
     patience: Patience,
@@ -300,7 +304,7 @@ impl<'a> LockWait<'a> {
     }
 }
 
-/// The store's `TooOld` as a reader's.
+/// Turns the store's `TooOld` into the reader's.
 pub(crate) fn too_old(error: bigtable::Error) -> Error {
     match error {
         bigtable::Error::TooOld { asked, floor } => Error::TooOld { asked, floor },

@@ -1,8 +1,9 @@
-//! Heartbeats: keeping a slow commit's primary lock fresh (paper section 2.2, "wall time").
+//! Sends heartbeats, which keep the primary lock of a slow commit fresh (paper section 2.2,
+//! "wall time").
 //!
-//! Invariants: a heartbeat is conditional on an exact lock value that its owner wrote, so a late or
-//! repeated one does nothing (H15); it starts with prewrite, goes on to the decision, stops there,
-//! and ends with the transaction's longest life.
+//! Invariants: a heartbeat is conditional on an exact lock value that its owner wrote, so a
+//! late or repeated one does nothing (H15). Heartbeats start with prewrite and stop at the
+//! decision, or when the transaction reaches its longest life.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -17,23 +18,23 @@ use crate::shared::Shared;
 use crate::txn::plan::Plan;
 use crate::txn::rows;
 
-/// What a transaction knows of its own primary lock.
+/// The state of a transaction's own primary lock, as far as the transaction knows it.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     born: Duration,
-    /// What the lock may say: the value it had for certain, and those of later heartbeats whose
-    /// replies did not come.
+    /// The values that the lock may have: the last confirmed one, and those of later
+    /// heartbeats that got no reply.
     values: Vec<Lock>,
 }
 
 impl Pulse {
-    /// The pulse of a transaction that begins to place its locks.
+    /// The state of a transaction that begins to place its locks.
     pub(crate) fn new(plan: &Plan, now: Duration) -> Self {
         Pulse { born: now, values: vec![plan.primary_lock().clone()] }
     }
 }
 
-/// Runs a part of a commit while the primary lock is kept fresh.
+/// Runs a part of a commit, and keeps the primary lock fresh meanwhile.
 pub(crate) async fn with_heartbeat<T>(
     shared: &Shared,
     plan: &Plan,
@@ -54,7 +55,7 @@ async fn beat(shared: &Shared, plan: &Plan, pulse: &mut Pulse) {
     while let Some(last) = pulse.values.last()
         && pulse.values.len() <= rows::HEARTBEAT_VALUES_MAX
     {
-        // Never lower than before, whatever the wall clock does.
+        // The wall time never goes back, whatever the wall clock does.
         let mut newer = Lock { wall_ms: last.wall_ms + 1, ..last.clone() };
         runtime.sleep(options.lock_lifetime() / 3).await;
         let too_old = runtime.now().saturating_sub(pulse.born) > options.transaction_life_max;
@@ -63,17 +64,19 @@ async fn beat(shared: &Shared, plan: &Plan, pulse: &mut Pulse) {
         }
         newer.wall_ms = newer.wall_ms.max(runtime.wall_ms());
         let request = rows::heartbeat(row, column, plan.start_ts, &pulse.values, &newer);
-        // Before it is sent: this part of the commit may end before the reply comes.
+        // Record the value before it is sent, because this part of the commit may end before
+        // the reply comes.
         pulse.values.push(newer);
         match change(plan.primary.table.store(), request).await {
             Ok(Branch::Then) => {
                 shared.counters().heartbeats.bump();
                 pulse.values.drain(..pulse.values.len() - 1);
             }
-            // Not there yet, or decided: the next beat will tell, and the commit stops it.
+            // The lock is not there yet, or the transaction is decided. In the first case a
+            // later heartbeat succeeds; in the second the commit stops the heartbeats.
             Ok(Branch::Otherwise) => drop(pulse.values.pop()),
             Err(error) if error.is_retryable() => drop(pulse.values.pop()),
-            // It may have arrived, or may yet arrive.
+            // The heartbeat may have arrived, or may still arrive.
             Err(_) => {}
         }
     }

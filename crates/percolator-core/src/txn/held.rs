@@ -1,7 +1,8 @@
-//! Whether garbage collection keeps off a timestamp, asked by those who read or commit at it.
+//! Checks whether garbage collection still keeps the versions at a timestamp, for operations
+//! that read or commit there.
 //!
-//! A store with a floor answers this in each row operation. Where there is none, the client's own
-//! clock does (`gc/unfenced.rs`).
+//! A store with a floor checks this in each row operation. On a store without one, the
+//! client's own clock decides (`gc/unfenced.rs`).
 
 use bigtable::Timestamp;
 
@@ -17,18 +18,18 @@ pub(crate) fn may_be_collected(shared: &Shared, start_ts: Timestamp) -> bool {
     }
 }
 
-/// Whether the commit of a transaction may be sent: it will be applied before anything of the
-/// transaction is collected, or not at all.
+/// Whether the commit of a transaction may be sent. If so, it will be applied before any
+/// record of the transaction is collected, or never.
 pub(crate) fn may_commit(shared: &Shared, start_ts: Timestamp) -> bool {
     let to_the_last = || off(mutants::COMMITS_TO_THE_LAST) && shared.readers().holds(start_ts);
     let holds = shared.readers().holds_for_a_request(start_ts) || to_the_last();
     holds || off(mutants::LAPSED_COMMITS)
 }
 
-/// To be asked when a read at `s` has its answer.
+/// Checks a read at `s`. Call this after the answer has come.
 ///
 /// # Errors
-/// [`Error::TooOld`] when collection may have been faster.
+/// [`Error::TooOld`] if collection may have overtaken the read.
 pub(crate) fn check_held(shared: &Shared, s: Timestamp) -> Result<()> {
     if shared.readers().holds(s) || off(mutants::LAPSED_READS) {
         Ok(())

@@ -1,9 +1,9 @@
-//! What the store takes in one request, asked before it is too late (H70).
+//! Compares a transaction with the store's limits on requests, before anything is locked.
 //!
-//! A row that is locked and can be neither committed nor rolled back stays locked for ever, and
-//! every scan of its table fails. So prewrite compares the largest request of every later step with
-//! the limits that the store states, before it sends anything. A commit in one step has no later
-//! steps, and none of this.
+//! A locked row that can be neither committed nor rolled back stays locked forever, and every
+//! scan of its table fails (H70). So prewrite first compares the largest request of every
+//! later step with the limits that the store states. A one-step commit has no later steps and
+//! needs none of this.
 
 use bigtable::{ConditionalMutation, Limits, Mutation, RequestSize, RowKey};
 
@@ -14,7 +14,7 @@ use crate::txn::row_plan::RowPlan;
 use crate::txn::rows::size;
 use crate::{Error, InvalidKind, Result};
 
-/// Checks that the store takes every request that the two phases may make for the rows of a
+/// Checks that the store takes every request that the two phases may send for the rows of a
 /// plan.
 ///
 /// # Errors
@@ -33,7 +33,7 @@ pub(crate) fn check_limits(shared: &Shared, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The largest request of each step of a row; `plan` if it is the primary's.
+/// The largest request of each step of a row. `plan` is given if the row holds the primary.
 fn largest(row: &RowPlan, plan: Option<&Plan>) -> Vec<(&'static str, RequestSize)> {
     let RowPlan { row, cells, handled, .. } = row;
     let mut steps = vec![
@@ -64,7 +64,8 @@ fn too_large(RowPlan { table, row, .. }: &RowPlan, step: &str, error: &bigtable:
     )
 }
 
-/// Whether these mutations take at most half of a request, so that others fit beside them.
+/// Whether these mutations take at most half of a request, so that as many others fit beside
+/// them.
 pub(crate) fn leave_room(limits: &Limits, row: &RowKey, mutations: &[Mutation]) -> bool {
     let empty = RequestSize::of_row(row.as_bytes());
     let size = mutations.iter().fold(empty, RequestSize::and);
@@ -76,8 +77,8 @@ pub(crate) fn leave_room(limits: &Limits, row: &RowKey, mutations: &[Mutation]) 
     limits.check(double).is_ok()
 }
 
-/// Unconditional changes of one row, in as many requests as the store needs for them. They may be
-/// applied one after the other, in any order.
+/// Splits unconditional changes of one row into as many requests as the store needs. The
+/// requests may be applied in any order.
 pub(crate) fn in_requests(
     limits: &Limits,
     row: &RowKey,

@@ -1,4 +1,5 @@
-//! A transaction, from its start timestamp to its last lock (paper section 2.2, Figure 6).
+//! Runs a transaction, from its start timestamp to its last lock (paper section 2.2, Figure
+//! 6).
 //!
 //! ```text
 //! begin        a timestamp, and what is kept for it    open_readers  the timestamps that are open

@@ -1,18 +1,21 @@
-//! Commit in one step, where store and oracle are in this process.
+//! Commits in one step, if store and oracle are in this process.
 //!
 //! ```text
 //!   predicates of prewrite, for all rows -> c from memory (H08) -> one batch: data, write, notify
 //! ```
 //!
-//! The store latches the rows, evaluates what prewrite would have probed, asks for the commit
-//! timestamp, and writes everything at once ([`bigtable::Store::commit_rows`]). It stands in for
-//! the locks between the phases itself: a reader that may be too late for the timestamp waits.
+//! The store latches the rows, evaluates prewrite's predicates, asks for the commit timestamp,
+//! and writes everything at once ([`bigtable::Store::commit_rows`]). The store also does the
+//! work of the locks between the phases: a reader whose timestamp may be above `c` waits for
+//! the pending rows.
 //!
-//! Invariants: the timestamp is taken after the predicates were evaluated, while the rows are
-//! latched; nothing but the batch is ever written, so that a crash leaves no trace or the whole; an
-//! observer schema that grew since the transaction began, or a window that is used up, sends the
-//! transaction through the two phases, with the same `s`. After an unknown outcome a tomb on the
-//! primary keeps a late request out, as it does a late prewrite (H02).
+//! Invariants:
+//! * The timestamp is taken after the predicates were evaluated, while the rows are latched.
+//! * Only the batch is ever written, so a crash leaves all of it or nothing.
+//! * If the observer schema has grown meanwhile, or if the oracle's window is used up, the
+//!   transaction takes the two phases. It keeps its `s`.
+//! * After an unknown outcome a rollback record on the primary refuses a late request, as it
+//!   refuses a late prewrite (H02).
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -37,12 +40,14 @@ use crate::txn::rows;
 use crate::txn::settle::settle_without_lock;
 use crate::{AbortReason, Column, Error, Oracle, Result, Timestamp};
 
-/// How often the commit is tried again: after a dead lock was cleared, or the store was busy.
+/// How often the commit is tried: again after a dead lock was removed, or after the store was
+/// busy.
 const TRIES_MAX: u32 = 12;
-/// Keys and values of one batch; larger transactions go through the two phases, a row at a time.
+/// Largest batch, keys and values together. Larger transactions take the two phases, which
+/// write one row at a time.
 const BYTES_MAX: usize = 8 << 20;
 
-/// What the store asks for while it holds the rows.
+/// The data that the store asks for while it holds the rows.
 #[derive(Debug)]
 pub(crate) struct OneStep {
     start_ts: Timestamp,
@@ -59,14 +64,14 @@ pub(crate) struct OneStep {
 struct Part {
     table: Table,
     row: RowKey,
-    /// Its place among the planned rows; `None` if it is only notified.
+    /// Its index in the planned rows; `None` if the row is only notified.
     planned: Option<usize>,
     /// The columns that get a weak notification.
     notified: Vec<Column>,
 }
 
 impl Part {
-    /// Keys of its weak notifications, in bytes.
+    /// The bytes of the keys of its weak notifications.
     fn bytes(&self) -> usize {
         let row = self.row.as_bytes().len();
         self.notified.iter().map(|column| row + column.as_bytes().len()).sum()
@@ -81,7 +86,8 @@ impl Part {
 impl AtCommit for OneStep {
     fn timestamp(&self) -> Option<Timestamp> {
         let stamp = self.oracle.timestamp_in_memory()?;
-        // Observers that were registered since then are notified in two phases (H59).
+        // If observers were registered since then, the transaction notifies them in two phases
+        // (H59).
         let known = stamp.schema_version <= self.schema_version || off(mutants::SCHEMA_OF_BEGIN);
         known.then_some(stamp.timestamp)
     }
@@ -152,19 +158,19 @@ impl OneStep {
     }
 }
 
-/// A commit in one step that was begun.
+/// A one-step commit that has begun.
 #[derive(Debug)]
 pub(crate) enum Tried {
     Committed(Timestamp),
-    /// The store has answered something else, or the request has come back.
+    /// The store has returned another outcome, or has given the request back.
     Goes {
         on: Arc<OneStep>,
         first: Result<bigtable::Result<RowsOutcome>, CommitRows>,
     },
 }
 
-/// Begins the commit of a transaction in one step, and ends it if the store needs to wait for
-/// nothing. `None` if a transaction of this shape has to go through the two phases.
+/// Begins a one-step commit, and ends it if the store need not wait. Returns `None` if the
+/// transaction must take the two phases.
 pub(crate) fn try_one_step(
     shared: &Shared,
     plan: &Plan,
@@ -182,7 +188,7 @@ pub(crate) fn try_one_step(
     })
 }
 
-/// Whether a transaction of this shape commits in one step.
+/// Whether a transaction of this shape can commit in one step.
 fn fits_one_step(shared: &Shared, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
     let services = shared.services();
     shared.options().commit_path == CommitPath::OneStep
@@ -190,14 +196,14 @@ fn fits_one_step(shared: &Shared, plan: &Plan, notifications: &BTreeSet<Cell>) -
         && shared.unfenced().is_none()
         && services.oracle.issues_in_memory()
         && plan.rows.len() + notifications.len() <= COMMIT_ROWS_MAX
-        // Those that lie apart are written before, in two phases.
+        // Notifications in a table of their own are written before the commit, in two phases.
         && plan.notified_apart().is_empty()
         && !notifications.iter().any(|cell| cell.table.notifies_apart())
         && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
 }
 
-/// Commits in one step what was begun; `None` if the transaction must go through the two
-/// phases.
+/// Finishes a one-step commit that has begun. Returns `None` if the transaction must take the
+/// two phases.
 ///
 /// # Errors
 /// As [`Transaction::commit`](crate::Transaction::commit).
@@ -251,8 +257,8 @@ pub(crate) async fn commit_one_step(
     Err(aborted(shared, plan, AbortReason::Store(last)))
 }
 
-/// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which
-/// the store has not looked at.
+/// Removes dead locks from the row that was rejected, and then from all rows behind it, which
+/// the store has not checked.
 async fn clear_dead_locks_from(
     shared: &Shared,
     plan: &Plan,
@@ -265,8 +271,8 @@ async fn clear_dead_locks_from(
     Ok(())
 }
 
-/// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has
-/// not arrived.
+/// Finds out the outcome of a one-step commit whose reply was lost. If the request has not
+/// arrived, a rollback record refuses it from now on.
 async fn settle_one_step(shared: &Shared, plan: &Plan, mut why: String) -> Result<Timestamp> {
     let (runtime, started) = (shared.runtime(), shared.runtime().now());
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
@@ -274,9 +280,9 @@ async fn settle_one_step(shared: &Shared, plan: &Plan, mut why: String) -> Resul
         let settled = settle_without_lock(shared, plan, true).await;
         match settled.map(|settled| conclude(shared, plan, settled)) {
             Ok(ControlFlow::Break(result)) => return result,
-            // It arrived a moment ago: the next look finds its record.
+            // The request arrived a moment ago. The next look finds its record.
             Ok(ControlFlow::Continue(_)) => {}
-            // The store answers nothing any more.
+            // The store has stopped for good, so the outcome stays unknown.
             Err(
                 error
                 @ Error::Store(bigtable::Error::Files { .. } | bigtable::Error::Halted { .. }),

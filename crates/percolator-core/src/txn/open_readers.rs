@@ -1,7 +1,7 @@
-//! The open timestamps of a client. Every transaction and snapshot holds an [`Open`] from before
-//! its timestamp is asked for until it is dropped or its commit has ended.
+//! Keeps the open timestamps of a client. Every transaction and snapshot holds an [`Open`]
+//! from before its timestamp is requested until it is dropped or its commit has ended.
 //!
-//! Garbage collection keeps off them (`gc/readers.rs`).
+//! Garbage collection keeps the versions that they can read (`gc/readers.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,19 +12,20 @@ use bigtable::sync::locked;
 
 use crate::Runtime;
 
-/// How many lives of a request a term has.
+/// How many request lives a term has.
 pub(crate) const LIVES: u32 = 4;
-/// For how long a registration is believed, and the shortest retention.
+/// How long a registration holds for other clients. It is also the shortest retention.
 pub(crate) fn term(life: Duration) -> Duration {
     LIVES * life
 }
 
-/// How much of it its holder relies on: less by a sixth, for clocks that run unevenly.
+/// How long the holder itself relies on a registration: a sixth less than the term, because
+/// clocks run unevenly.
 pub(crate) fn tenure(life: Duration) -> Duration {
     term(life) * 5 / 6
 }
 
-/// How long what was closed stays registered.
+/// How long a closed timestamp stays registered.
 pub(crate) fn registered_after_close(life: Duration) -> Duration {
     life * 6 / 5
 }
@@ -32,7 +33,7 @@ pub(crate) fn registered_after_close(life: Duration) -> Duration {
 /// The open timestamps of one client.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReaders {
-    /// Where the store has no floor: the clock, and the longest life of a request.
+    /// On a store without a floor: the clock, and the longest life of a request.
     unfenced: Option<(Arc<dyn Runtime>, Duration)>,
     state: Mutex<State>,
 }
@@ -40,11 +41,12 @@ pub(crate) struct OpenReaders {
 #[derive(Debug, Default)]
 struct State {
     open: BTreeMap<Timestamp, Entry>,
-    /// Registered timestamps whose requests may not be over, and until when.
+    /// Closed timestamps whose requests may still be in flight, and the time until which they
+    /// count.
     closed: BTreeMap<Timestamp, Duration>,
-    /// What the registration names, and until when it holds.
+    /// The oldest timestamp that the registration names, and the time until which it holds.
     registered: Option<(Timestamp, Duration)>,
-    /// Every timestamp that is asked for from now on is higher.
+    /// Every timestamp that is requested from now on is higher than this one.
     last: Timestamp,
 }
 
@@ -52,7 +54,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Entry {
     count: usize,
-    /// When it was asked for; `None` of one of the past.
+    /// When the timestamp was requested; `None` for a timestamp of the past.
     asked: Option<Duration>,
 }
 
@@ -61,12 +63,12 @@ struct Entry {
 pub(crate) struct Open {
     readers: Arc<OpenReaders>,
     at: Timestamp,
-    /// When it was asked for.
+    /// When the timestamp was requested.
     asked: Option<Duration>,
 }
 
 impl OpenReaders {
-    /// For a store without a floor, whose requests live so long at most.
+    /// For a store without a floor, whose requests live at most for `life`.
     pub(crate) fn unfenced(runtime: Arc<dyn Runtime>, life: Duration) -> Self {
         OpenReaders { unfenced: Some((runtime, life)), state: Mutex::default() }
     }
@@ -75,7 +77,7 @@ impl OpenReaders {
         locked(&self.state)
     }
 
-    /// The time, where it matters.
+    /// The time, if the store has no floor; otherwise zero.
     fn now(&self) -> Duration {
         self.unfenced.as_ref().map_or(Duration::ZERO, |(runtime, _)| runtime.now())
     }
@@ -84,7 +86,8 @@ impl OpenReaders {
         self.unfenced.as_ref().map_or(Duration::ZERO, |(_, life)| *life)
     }
 
-    /// Opens a timestamp that is about to be asked for: it will be higher than the returned one's.
+    /// Opens a timestamp that is about to be requested. It will be higher than the one that
+    /// the returned value opens.
     pub(crate) fn starting(self: &Arc<Self>) -> Open {
         let asked = Some(self.now());
         let mut state = self.state();
@@ -99,8 +102,8 @@ impl OpenReaders {
         Open { readers: self.clone(), at, asked: None }
     }
 
-    /// The oldest open timestamp, if one is open. `latest` must be the oracle's from before this
-    /// call: what is not open by now will have a higher one.
+    /// The oldest open timestamp, if there is one. `latest` must be the oracle's latest
+    /// timestamp from before this call. Timestamps that are opened later will be higher.
     pub(crate) fn oldest(&self, latest: Timestamp) -> Option<Timestamp> {
         let now = self.now();
         let mut state = self.state();
@@ -115,26 +118,27 @@ impl OpenReaders {
         self.state().last
     }
 
-    /// Whether collection keeps off `s` at this moment, as far as this client's clock can say.
+    /// Whether collection keeps the versions at `s` at this moment, according to this client's
+    /// clock.
     pub(crate) fn holds(&self, s: Timestamp) -> bool {
         self.holds_at(s, self.now())
     }
 
-    /// Whether collection keeps off `s` until a request that is made now is over.
+    /// Whether collection keeps them until a request that is sent now is over.
     pub(crate) fn holds_for_a_request(&self, s: Timestamp) -> bool {
         self.holds_at(s, self.now() + self.life())
     }
 
     fn holds_at(&self, s: Timestamp, moment: Duration) -> bool {
-        // What is newest now is never dropped.
+        // The newest version is never dropped.
         if self.unfenced.is_none() || s == Timestamp::MAX {
             return true;
         }
         self.state().until(s, tenure(self.life())) > moment
     }
 
-    /// The oldest timestamp that the registration should name: of what is held still, and has been
-    /// open for a while or is closed since a moment ago.
+    /// The oldest timestamp that the registration should name. It counts timestamps that are
+    /// still held, if they were open for a while or were closed a moment ago.
     pub(crate) fn to_register(&self) -> Option<Timestamp> {
         let (now, life) = (self.now(), self.life());
         let mut state = self.state();
@@ -150,14 +154,14 @@ impl OpenReaders {
         open.into_iter().chain(closed).min()
     }
 
-    /// The registration is about to name nothing older than `oldest`.
+    /// Records that the registration is about to name nothing older than `oldest`.
     pub(crate) fn narrow(&self, oldest: Option<Timestamp>) {
         let mut state = self.state();
         let registered = state.registered.take().zip(oldest);
         state.registered = registered.map(|((was, until), oldest)| (was.max(oldest), until));
     }
 
-    /// The registration names `oldest`, and was asked for at this moment.
+    /// Records that the registration names `oldest`, and was requested at `asked`.
     pub(crate) fn registered(&self, oldest: Timestamp, asked: Duration) {
         self.state().registered = Some((oldest, asked + tenure(self.life())));
     }
@@ -167,19 +171,19 @@ impl State {
     fn open(&mut self, at: Timestamp, asked: Option<Duration>) {
         let entry = self.open.entry(at).or_insert(Entry { count: 0, asked });
         entry.count += 1;
-        // By the one that was there first: of who begins only now it is known no more than that its
-        // timestamp will be higher, and others may have had theirs since.
+        // Keep the earliest request time. The newcomer will get a timestamp above `at`, so its
+        // request time says nothing about a transaction that has `at` itself.
         entry.asked = entry.asked.min(asked);
     }
 
-    /// Returns the entry, if it is open no more.
+    /// Closes a timestamp once. Returns its entry if the timestamp is no longer open.
     fn close(&mut self, at: Timestamp) -> Option<Entry> {
         let entry = self.open.get_mut(&at)?;
         entry.count -= 1;
         if entry.count > 0 { None } else { self.open.remove(&at) }
     }
 
-    /// Until when `s` is held.
+    /// The time until which `s` is held.
     fn until(&self, s: Timestamp, tenure: Duration) -> Duration {
         let young = self.open.get(&s).and_then(|entry| entry.asked).map(|asked| asked + tenure);
         let registered = self.registered.filter(|(oldest, _)| *oldest <= s);
@@ -188,7 +192,7 @@ impl State {
 }
 
 impl Open {
-    /// The timestamp has come.
+    /// Opens the timestamp that the oracle has issued, in place of the lower one.
     pub(crate) fn moved_to(mut self, at: Timestamp) -> Self {
         let mut state = self.readers.state();
         state.open(at, self.asked);
@@ -238,8 +242,9 @@ mod tests {
         assert!(readers.state().open.is_empty());
     }
 
-    /// H35: who begins after a long pause is above the last timestamp that its client knows, and
-    /// says nothing of the one who has that.
+    /// A transaction that begins after a long pause will get a higher timestamp than any its
+    /// client knows. It must not prolong the hold of the transaction that has the last one
+    /// (H35).
     #[test]
     fn h35_what_has_lapsed_is_not_young_again_because_another_begins() {
         let (runtime, life) = (VirtualRuntime::new(1), Duration::from_secs(1));
@@ -254,7 +259,8 @@ mod tests {
         let newer = starting.moved_to(ts(12));
         assert!(readers.holds(ts(12)) && !readers.holds(ts(9)));
         drop((open, newer));
-        // Nor is one of the past, which a registration alone can hold.
+        // A timestamp of the past does not become young either. Only a registration can hold
+        // it.
         let past = readers.at(ts(12));
         let starting = readers.starting();
         assert!(!readers.holds(ts(12)));

@@ -1,7 +1,7 @@
-//! What a commit will do: the transaction's final writes, arranged by row.
+//! Arranges the final writes of a transaction by row, and chooses its primary.
 //!
-//! Invariant: the primary is chosen from the final writes (H13), and stays for the life of `s`
-//! (H11).
+//! Invariant: the primary is chosen from the final writes, so that it is really written (H13).
+//! It stays the same as long as `s` is used, because locks in the store name it (H11).
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ pub(crate) struct Plan {
     pub(crate) primary_row: usize,
     /// The version of the observer schema that the notify bits follow.
     pub(crate) schema_version: u64,
-    /// What the watcher wants to know, if there is one.
+    /// The data for the watcher, if there is one.
     pub(crate) watched: Option<Box<Watched>>,
-    /// The transaction's, until its last row is committed.
+    /// The span of the transaction, until its last row is committed.
     pub(crate) span: tracing::Span,
     /// Keeps the safe point below `start_ts` until the commit has ended.
     _open: Option<Open>,
@@ -39,8 +39,8 @@ impl Plan {
     /// Arranges a transaction's writes; `None` if it has none.
     ///
     /// # Errors
-    /// Those of reading the observer schema; [`Error::Invalid`] if a written column turned out to
-    /// be notify-only.
+    /// Errors of reading the observer schema; [`Error::Invalid`] if a written column is
+    /// notify-only.
     pub(crate) async fn of(tx: &mut Transaction) -> Result<Option<Plan>> {
         let shared = tx.shared.clone();
         let schema = shared.schema(tx.stamp.schema_version).await?;
@@ -52,14 +52,15 @@ impl Plan {
         if off(mutants::GHOST_PRIMARY) {
             name.row = "ghost".into();
         }
-        // One moment for all locks: who watches an orphan of a row that never got its primary must
-        // not take a sibling's other wall time for a sign of life (H03).
+        // All locks get the same wall time. Another client may watch several locks of a
+        // transaction whose primary never came. Different wall times would look like signs of
+        // life (H03).
         let wall_ms = shared.runtime().wall_ms();
         let mut rows: Vec<RowPlan> = Vec::new();
         let mut primary_row = 0;
         for (cell, value) in writes {
             let observed = observed(&schema, &cell)?;
-            // Where notifications lie apart, no row operation leaves them.
+            // If notifications lie in a table of their own, no row operation leaves them.
             let notify = observed && !cell.table.notifies_apart();
             let is_primary = cell == primary;
             let Cell { table, row, column } = cell;
@@ -104,7 +105,7 @@ impl Plan {
         }))
     }
 
-    /// Notes that the commit point has passed, for the watcher and the trace.
+    /// Records for the watcher and the trace that the commit point has passed.
     pub(crate) fn committed(
         &self,
         shared: &Shared,
@@ -119,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// Notes that the commit has failed, for the watcher and the trace. Returns why.
+    /// Records for the watcher and the trace that the commit has failed. Returns the error.
     pub(crate) fn ended(&self, shared: &Shared, why: Error) -> Error {
         let (start_ts, conflict) = (self.start_ts.as_u64(), why.is_conflict());
         tracing::debug!(
@@ -140,7 +141,7 @@ impl Plan {
         &cell.expect("the primary is one of its row's cells").lock
     }
 
-    /// The cells that a newer schema observes and this plan does not know to be.
+    /// The cells that a newer schema observes, but that this plan treats as not observed.
     pub(crate) fn unnotified(&self, schema: &Schema) -> Vec<Cell> {
         self.cells_that(|table, cell| {
             let strength = schema.strength(table.name(), &cell.column);
@@ -148,7 +149,8 @@ impl Plan {
         })
     }
 
-    /// The observed cells whose notifications no row operation leaves.
+    /// The observed cells whose notifications no row operation leaves, because these lie
+    /// apart.
     pub(crate) fn notified_apart(&self) -> Vec<Cell> {
         self.cells_that(|_, cell| cell.observed && !cell.lock.notify)
     }

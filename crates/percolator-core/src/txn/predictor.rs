@@ -1,5 +1,7 @@
-//! Which columns are read after which: a client learns it from the reads of its transactions. And
-//! the reads that a transaction keeps.
+//! Learns from the reads of a client's transactions which columns are read after which, and
+//! keeps the reads of one transaction.
+//!
+//! Invariant: memory is bounded, and a wrong guess costs only bytes, never a wrong value.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,26 +12,28 @@ use bytes::Bytes;
 
 use crate::{Column, Table};
 
-/// Columns that a client knows what follows after; with one more it begins anew.
+/// For how many first columns a client remembers the columns that follow. With one more, it
+/// forgets all and starts again.
 const LEADS_MAX: usize = 1024;
-/// Columns that are remembered, and fetched, after one.
+/// How many columns are remembered, and fetched, after a first one.
 const FOLLOWERS_MAX: usize = 64;
-/// Cells that a transaction keeps; what it reads beyond is read again when it is asked for again.
+/// How many cells a transaction keeps. A cell beyond that is read from the store each time.
 const CELLS_MAX: usize = 4096;
-/// Bytes that it keeps, of values and names.
+/// How many bytes of values and names a transaction keeps.
 const BYTES_MAX: usize = 4 << 20;
-/// A column is fetched as long as its score is above zero. Each row in which it follows adds, each
-/// in which it does not takes away.
+/// A column is fetched as long as its score is above zero. Each row in which it follows the
+/// first column adds this to the score, and each other row takes one away.
 const FOLLOWED: u8 = 2;
 const SCORE_MAX: u8 = 8;
-/// Bytes that may be fetched in vain before anything was of use.
+/// How many bytes may be fetched in vain before any fetched byte was used.
 const WASTE_MIN: u64 = 4096;
 
-/// What a client has learnt from the reads of its transactions.
+/// The columns that follow each first column, learnt from the reads of a client's
+/// transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Predictor(Mutex<BTreeMap<(Arc<str>, Column), Lead>>);
 
-/// What follows after a column that is the first to be read of a row.
+/// The columns that follow after a column which was the first to be read of a row.
 #[derive(Debug, Default)]
 struct Lead {
     scores: BTreeMap<Column, u8>,
@@ -37,10 +41,10 @@ struct Lead {
     wasted_bytes: u64,
 }
 
-/// What a transaction has read.
+/// The cells that a transaction has read.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    /// `None` where nothing is read ahead.
+    /// `None` if columns are not read ahead.
     predictor: Option<Arc<Predictor>>,
     kept: Mutex<Kept>,
 }
@@ -50,13 +54,13 @@ struct Kept {
     rows: BTreeMap<(Table, RowKey), KeptRow>,
     cells: usize,
     bytes: usize,
-    /// Something did not fit any more: from then on nothing is fetched ahead, and nothing kept.
+    /// Whether a cell did not fit. From then on nothing is fetched ahead or kept.
     full: bool,
 }
 
 #[derive(Debug)]
 struct KeptRow {
-    /// The first column that was read of it.
+    /// The first column that was read of the row.
     lead: Column,
     cells: BTreeMap<Column, KeptCell>,
 }
@@ -64,7 +68,7 @@ struct KeptRow {
 #[derive(Debug)]
 struct KeptCell {
     value: Option<Bytes>,
-    /// Whether it was fetched before it was asked for.
+    /// Whether the cell was fetched before the transaction read it.
     ahead: bool,
     asked: bool,
 }
@@ -98,7 +102,8 @@ impl Lead {
 
     fn learn(&mut self, row: &KeptRow) {
         if self.is_wasteful() {
-            // Nothing is fetched any more; after many rows it is worth another try.
+            // Nothing is fetched now. Reduce the waste a little, so that fetching is tried
+            // again after many rows.
             self.wasted_bytes -= self.wasted_bytes / 64;
         }
         self.scores.retain(|column, score| {
@@ -127,7 +132,7 @@ fn cell_bytes(column: &Column, value: &Option<Bytes>) -> usize {
 }
 
 impl Cache {
-    /// A cache that learns and fetches.
+    /// A cache that learns, and that fetches columns ahead.
     pub(crate) fn new(predictor: &Arc<Predictor>) -> Self {
         Cache { predictor: Some(predictor.clone()), kept: Mutex::default() }
     }
@@ -140,7 +145,7 @@ impl Cache {
         locked(&self.kept)
     }
 
-    /// What is kept of a cell.
+    /// The kept value of a cell, if the cell is kept.
     pub(super) fn get(&self, at: &(Table, RowKey), column: &Column) -> Option<Option<Bytes>> {
         let mut kept = self.kept();
         let cell = kept.rows.get_mut(at)?.cells.get_mut(column)?;
@@ -162,7 +167,7 @@ impl Cache {
         ahead
     }
 
-    /// Keeps what was read for `asked`, as far as there is room.
+    /// Keeps the cells that were read for `asked`, as far as there is room.
     pub(super) fn keep(
         &self,
         at: (Table, RowKey),
@@ -190,7 +195,7 @@ impl Cache {
 }
 
 impl Drop for Cache {
-    /// The transaction is over: what it read says what others may read.
+    /// Learns from the transaction's reads when it ends.
     fn drop(&mut self) {
         let Some(predictor) = &self.predictor else { return };
         let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -224,7 +229,7 @@ mod tests {
         assert!(lead.scores.is_empty());
     }
 
-    /// Every second row it is asked for, and then it is short.
+    /// In every second row the column is read, and its value is short there.
     #[test]
     fn what_weighs_twice_what_was_of_use_is_fetched_no_more() {
         let mut lead = Lead::default();
@@ -237,7 +242,7 @@ mod tests {
         }
         assert!(lead.is_wasteful());
         assert!(lead.wasted_bytes <= 2 * lead.used_bytes + WASTE_MIN + 1100, "{lead:?}");
-        // After many rows it is tried again.
+        // After many rows it is fetched again.
         (0..200).for_each(|_| lead.learn(&row(&[])));
         assert!(!lead.is_wasteful());
     }

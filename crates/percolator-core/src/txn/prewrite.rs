@@ -1,9 +1,14 @@
-//! Prewrite, phase one of commit (paper section 2.2, Figure 6 `Prewrite`).
+//! Locks every row of a transaction: prewrite, phase one of commit (paper section 2.2, Figure
+//! 6 `Prewrite`).
 //!
-//! All rows at once, the primary's among them; one conditional mutation each, and before it a read
-//! if the options want both apart. Invariant: no lock is placed on a cell that holds another
-//! transaction's lock, a write record at or above `start_ts`, or this transaction's tomb. Prewrite
-//! never waits for a living owner while it holds locks (H19).
+//! All rows are locked at once, the primary's row among them, with one conditional mutation
+//! each. With `prewrite_in_one_request` off, a read of the row comes before.
+//!
+//! Invariants:
+//! * No lock is placed on a cell that has another transaction's lock, a write record at or
+//!   above `start_ts`, or this transaction's tomb.
+//! * Prewrite never waits for a living owner while it holds locks, or two transactions could
+//!   wait for each other (H19).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,16 +28,17 @@ use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 use crate::{AbortReason, Column, Conflict, Error, Result, Timestamp};
 
-/// How often one row is tried again: after a dead lock was cleared, or the store was busy.
+/// How often one row is tried: again after a dead lock was removed, or after the store was
+/// busy.
 const TRIES_MAX: u32 = 12;
-/// How many rows are looked at at once where prewrite is not one request.
+/// How many rows are read at once, if the prewrite of a row takes more than one request.
 const LOOKS_MAX: usize = 256;
 
 /// Locks every row of the plan.
 ///
 /// # Errors
-/// [`AbortReason`] of the first row that could not be locked. Other rows may be locked: the
-/// caller aborts.
+/// The [`AbortReason`] of the first row that could not be locked. Other rows may be locked by
+/// then, so the caller must abort.
 pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
     let looks = !shared.options().prewrite_in_one_request;
     if looks {
@@ -59,9 +65,9 @@ pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortRe
     Ok(())
 }
 
-/// Reads what would reject the prewrites, and clears the way, by requests of their own (paper
-/// section 2.5). It saves a transaction that has lost already its locks, and decides nothing:
-/// others may lock or write between the look and the prewrite, which is why that keeps its
+/// Reads the records that would reject the prewrites, and removes dead locks, by separate
+/// requests (paper section 2.5). If the transaction has already lost, it then places no locks.
+/// This read decides nothing: others may lock or write after it, so the prewrite keeps its
 /// condition (H20).
 async fn look_first(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
     for rows in plan.rows.chunks(LOOKS_MAX) {
@@ -69,7 +75,7 @@ async fn look_first(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
         let looks = rows.iter().map(|row| clear_dead_locks(shared, plan.start_ts, row));
         for seen in futures::future::join_all(looks).await {
             match seen {
-                // What could not be read, the prewrite's condition sees.
+                // If a row could not be read, the prewrite's condition still protects it.
                 Ok(_) | Err(AbortReason::Store(_)) => {}
                 Err(reason) => return Err(reason),
             }
@@ -78,7 +84,7 @@ async fn look_first(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
     Ok(())
 }
 
-/// One conditional mutation for each row, batched by table.
+/// Sends one conditional mutation for each row, batched by table.
 pub(crate) async fn mutate_rows(
     _shared: &Shared,
     rows: &[RowPlan],
@@ -97,7 +103,7 @@ pub(crate) async fn mutate_rows(
     results
 }
 
-/// Goes on with a row whose first prewrite did not succeed.
+/// Repeats the prewrite of a row whose first request did not succeed.
 async fn retry_prewrite(
     shared: &Shared,
     start_ts: Timestamp,
@@ -112,7 +118,7 @@ async fn retry_prewrite(
             Ok(Branch::Then) => {}
             Err(bigtable::Error::TooOld { .. }) => return Err(AbortReason::TooOld),
             Err(error) if is_final(&error) => return Err(AbortReason::Store(error)),
-            // Prewrite can be repeated whatever became of the first request (H23).
+            // Prewrite can be repeated whether or not the first request was applied (H23).
             Err(_) => shared.runtime().sleep(backoff.step(&**shared.runtime())).await,
         }
         let request = rows::prewrite(&row.row, start_ts, &row.cells);
@@ -128,9 +134,9 @@ async fn retry_prewrite(
     }
 }
 
-/// Finds out why a row rejected its prewrite: gives up on a conflict, resolves a dead owner's
-/// lock (H25). Returns whether the row is locked by this very transaction: an earlier request
-/// whose reply was lost had arrived (H23).
+/// Finds out why a row rejected its prewrite. Gives up on a conflict, and resolves a dead
+/// owner's lock (H25). Returns whether this very transaction has locked the row, by an earlier
+/// request whose reply was lost (H23).
 pub(crate) async fn clear_dead_locks(
     shared: &Shared,
     start_ts: Timestamp,
@@ -146,18 +152,19 @@ pub(crate) async fn clear_dead_locks(
     }
     let read = row.table.store().read_row(&row.row, &select).await;
     let read = read.map_err(AbortReason::Store)?;
-    // Before the locks: a primary that was rolled back leaves its row's other locks behind.
+    // Check this before the locks: a primary that was rolled back leaves the other locks of
+    // its row behind.
     if read.cells.iter().any(|found| found.family == ROLLBACK) {
         return Err(AbortReason::RolledBack);
     }
-    // A row is locked in one mutation, so one lock stands for all.
+    // A row is locked in one mutation, so one lock shows that all were placed.
     let own = |found: &bigtable::Cell| found.family == LOCK && found.timestamp == start_ts;
     if read.cells.iter().any(own) && !off(mutants::OWN_LOCK_IS_A_CONFLICT) {
         return Ok(true);
     }
     let mut gone = BTreeSet::new();
     for found in &read.cells {
-        // With a lock went all others that its transaction had in the row.
+        // Resolving one lock has removed all other locks of its transaction in the row.
         if found.family == LOCK && gone.contains(&found.timestamp) {
             continue;
         }
@@ -168,7 +175,8 @@ pub(crate) async fn clear_dead_locks(
             return Err(conflict(&cell, write.start_ts, Some(found.timestamp), None));
         }
         let met = MetLock::decode(&row.table, &row.row, found).map_err(failed)?;
-        // A newer lock means a newer transaction: it may have read what this one overwrites.
+        // A newer lock means a newer transaction. It may have read the value that this
+        // transaction overwrites.
         let newer = met.start_ts > start_ts || off(mutants::WRITER_CLEANS_NOTHING);
         if newer || resolve(shared, &met).await.map_err(failed)? == Resolved::Alive {
             return Err(conflict(&cell, met.start_ts, None, Some(met.lock.owner)));
@@ -178,12 +186,12 @@ pub(crate) async fn clear_dead_locks(
     Ok(false)
 }
 
-/// Whether a prewrite placed its locks: nothing was in the way.
+/// Whether a prewrite placed its locks, because its predicate found nothing.
 fn is_locked(result: &bigtable::Result<Branch>) -> bool {
     matches!(result, Ok(Branch::Otherwise))
 }
 
-/// Whether asking again is of no use.
+/// Whether repeating the request is of no use.
 pub(crate) fn is_final(error: &bigtable::Error) -> bool {
     !error.is_retryable() && !matches!(error, bigtable::Error::Unknown { .. })
 }
@@ -199,7 +207,7 @@ fn conflict(
     AbortReason::Conflict(Box::new(conflict))
 }
 
-/// A failure to look into a conflict, as the reason of the abort.
+/// Turns a failure to look into a conflict into the reason of the abort.
 fn failed(error: Error) -> AbortReason {
     match error {
         Error::Store(error) => AbortReason::Store(error),

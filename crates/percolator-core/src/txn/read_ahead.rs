@@ -1,11 +1,14 @@
-//! Reading ahead (paper section 2.5): a read of one column fetches those that were read after it
-//! before, in one request, and the transaction keeps them.
+//! Reads ahead (paper section 2.5). A read of one column also fetches, in the same request,
+//! the columns that earlier transactions read after it. The transaction keeps them.
 //!
-//! Invariants: every column that is fetched passes the same lock check at the same `s` (H28); one
-//! that is locked is not kept, and nobody waits for it before it is asked for. What was read
-//! without a lock at or below `s` does not change for the transaction's life: whoever locks it
-//! later commits above `s`. The transaction's own writes lie above what is kept. Columns that are
-//! fetched in vain are fetched no more once they weigh twice what was of use.
+//! Invariants:
+//! * Every fetched column passes the same lock check at the same `s` (H28). A locked column is
+//!   not kept, and no task waits for its lock before the transaction reads it.
+//! * A value that was read without a lock at or below `s` stays right for the whole
+//!   transaction, because any later lock commits above `s`.
+//! * The transaction's own writes hide the kept values.
+//! * Columns that are fetched in vain are no longer fetched once they weigh twice as much as
+//!   those that were used.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +23,8 @@ use crate::txn::predictor::Cache;
 use crate::watch::Access;
 use crate::{Column, Result, Table};
 
-/// Reads a cell at `s`, out of what the transaction has read already or with what it may read
-/// next.
+/// Reads a cell at `s`. Returns the kept value if the transaction has it. Otherwise reads the
+/// cell together with the columns that the transaction may read next.
 pub(crate) async fn read_ahead(
     shared: &Shared,
     cache: &Cache,
@@ -36,13 +39,14 @@ pub(crate) async fn read_ahead(
     let ahead = cache.ahead(&at, column);
     let mut found = Vec::new();
     if !ahead.is_empty() {
-        // If it fails for what nobody has asked for, it may not for the column alone.
+        // If this fails because of a column that the transaction has not read, a read of its
+        // own column alone may succeed.
         found = fetch(shared, &at, column, &ahead, s).await.unwrap_or_default();
     }
     let own = found.iter().find(|(of, _)| of == column).map(|(_, value)| value.clone());
     let value = match own {
         Some(value) => value,
-        // Alone, or with a lock in the way.
+        // The column is fetched alone, or it was locked.
         None => {
             let value = read_cell(shared, &at.0, &at.1, column, s).await?;
             found.push((column.clone(), value.clone()));
@@ -53,7 +57,7 @@ pub(crate) async fn read_ahead(
     Ok(value)
 }
 
-/// Reads several columns of a row in one request, and leaves out those that are locked.
+/// Reads several columns of a row in one request, and leaves out locked columns.
 async fn fetch(
     shared: &Shared,
     (table, row): &(Table, RowKey),

@@ -1,4 +1,4 @@
-//! One row of a commit's plan.
+//! Defines one row of a commit's plan.
 
 use bigtable::{Mutation, RowKey};
 
@@ -11,13 +11,14 @@ pub(crate) struct RowPlan {
     pub(crate) table: Table,
     pub(crate) row: RowKey,
     pub(crate) cells: Vec<NewLock>,
-    /// What the commit of the row does besides: it takes away the notification that the transaction
-    /// has handled. Who rolls the row forward leaves it, and then it is found to be stale.
+    /// Further changes that the commit of the row makes: it removes the notification that the
+    /// transaction has handled. A client that rolls the row forward leaves the notification,
+    /// which is then found to be stale.
     pub(crate) handled: Vec<Mutation>,
 }
 
 impl RowPlan {
-    /// Its keys and values, in bytes.
+    /// The bytes of its keys and values.
     pub(crate) fn bytes(&self) -> usize {
         let value = |cell: &NewLock| {
             let (long, short) = (&cell.long_value, &cell.lock.short_value);

@@ -1,32 +1,34 @@
-//! The row operations of the protocol: every change that a transaction makes to a row, as the one
-//! conditional mutation that makes it.
+//! Builds the row operations of the protocol. Every change that a transaction makes to a row
+//! is one conditional mutation.
 //!
-//! The owner and whoever cleans up after it use the *same* builders, so that a roll-forward leaves
-//! exactly what the commit would have left, notification included (H49).
+//! The owner and a client that cleans up after it use the *same* builders. So a roll-forward
+//! leaves exactly the records that the commit would have left, notification included (H49).
 //!
 //! # Which lock stands for a transaction in a row
 //!
-//! A commit, a roll-forward and a roll-back of a row ask for *any* lock at `s` in the row, whatever
-//! its column. That is right and enough for three reasons (H69):
+//! A commit, a roll-forward and a roll-back of a row probe for *any* lock at `s` in the row,
+//! whatever its column. This is right and sufficient for three reasons (H69):
 //!
-//! * *A lock at `s` is a lock of this transaction.* Start timestamps are never given twice, and
-//!   nothing but a prewrite of `s` places a lock at `s`: it places all locks of the row in one
+//! * *A lock at `s` is a lock of this transaction*: Start timestamps are never issued twice,
+//!   and only a prewrite of `s` places a lock at `s`. It places all locks of the row in one
 //!   mutation. A heartbeat only replaces the primary lock that it found.
-//! * *Locks of one row may leave apart from each other.* A roll-back of the primary and an abort by
-//!   the owner take the primary lock alone, with its tomb; commit and roll-back take all that are
-//!   left; a resolver takes a row too wide for one request in parts. So no single lock stands for
-//!   the others, and who asks for one column would leave the rest locked. "Any lock at `s`" is true
-//!   until the last one has left.
-//! * *What is written twice is the same.* The builder of each mutation names exact versions: while
-//!   a lock of `s` is left in the row, collection has not passed `s`, and a repeated part changes
+//! * *The locks of one row may be removed separately*: A roll-back of the primary, and an
+//!   abort by the owner, remove only the primary lock and leave its tomb. Commit and roll-back
+//!   remove all remaining locks. A resolver handles a row that is too wide for one request in
+//!   parts. So no single lock stands for the others. A probe for one column would leave the
+//!   rest locked, and "any lock at `s`" is true until the last lock is gone.
+//! * *Repeated writes are equal*: The builder of each mutation names exact versions. While a
+//!   lock of `s` is left in the row, collection has not passed `s`, so a repeated part changes
 //!   nothing.
 //!
-//! The condition has the same length however many columns a row has and however long their names
-//! are. So has that of a heartbeat and of a roll-back *on this very lock*: they compare the head of
-//! the lock, which names owner and wall time, and not what it carries. A longer one could not be
-//! sent to a store that bounds its predicates, and the row would stay locked for ever. How large
-//! the mutations can become is in [`size`]; prewrite asks before it places a lock whether the store
-//! takes them (H70).
+//! The condition has the same length however many columns a row has and however long their
+//! names are. This also holds for a heartbeat and for a roll-back *on this very lock*. They
+//! compare the head of the lock, which has its owner and wall time, and not the primary's name
+//! or the value.
+//!
+//! A store may bound its predicates. A longer condition could then not be sent, and the row
+//! would stay locked forever. [`size`] computes how large the mutations can become. Before
+//! prewrite places a lock, it checks that the store takes them (H70).
 
 pub(crate) mod size;
 
@@ -39,29 +41,31 @@ use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::{Kind, Lock, PRIMARY_PREFIX};
 use crate::records::write::{Write, pointing_at};
 
-/// A cell of the row that a transaction has locked, with what its lock says.
+/// A cell that a transaction has locked, with the content of its lock.
 #[derive(Debug, Clone)]
 pub(crate) struct LockedCell {
     pub(crate) column: Column,
     pub(crate) lock: Lock,
 }
 
-/// A cell of the row that a transaction is about to lock. `value` is what is too long to travel in
+/// A cell that a transaction is about to lock. `long_value` is a value that is too long for
 /// the lock.
 #[derive(Debug, Clone)]
 pub(crate) struct NewLock {
     pub(crate) column: Column,
     pub(crate) lock: Lock,
     pub(crate) long_value: Option<Bytes>,
-    /// Whether the column is observed. The lock says so, too, if the row's own operations notify.
+    /// Whether the column is observed. If the row's own operations notify, the lock says so,
+    /// too.
     pub(crate) observed: bool,
 }
 
-/// Prewrite of one row: locks its cells unless one of them has a write at or after `start_ts`, a
-/// tomb of this transaction, or a lock (paper Figure 6, `Prewrite`).
+/// Builds the prewrite of one row (paper Figure 6, `Prewrite`). It locks the cells unless one
+/// of them has a write at or after `start_ts`, a tomb of this transaction, or a lock.
 ///
-/// A lock of this transaction that is already there makes a repeated request do nothing, so that a
-/// late copy cannot undo a heartbeat; whoever sent it finds its own lock and goes on (H15, H23).
+/// If this transaction's lock is already there, a repeated request does nothing, so a late
+/// copy cannot undo a heartbeat (H15). The sender of the repeated request finds its own lock
+/// and goes on (H23).
 pub(crate) fn prewrite(
     row: &RowKey,
     start_ts: Timestamp,
@@ -83,7 +87,7 @@ pub(crate) fn prewrite(
     request
 }
 
-/// What must not be on the row's cells for a transaction to lock them.
+/// Probes for the records that prevent a transaction from locking the row's cells.
 pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<Probe> {
     let mut predicate = Vec::with_capacity(3 * cells.len());
     for NewLock { column, .. } in cells {
@@ -97,7 +101,8 @@ pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<
     predicate
 }
 
-/// Commit of a row's cells without a prewrite before it: what prewrite and commit leave together.
+/// Commit of a row's cells without a prewrite: writes the records that prewrite and commit
+/// together leave.
 pub(crate) fn commit_one_step(
     start_ts: Timestamp,
     commit_ts: Timestamp,
@@ -113,7 +118,7 @@ pub(crate) fn commit_one_step(
     effect
 }
 
-/// The write record of a cell, and its notification.
+/// Adds the write record of a cell, and its notification.
 fn push_commit(
     effect: &mut Vec<Mutation>,
     column: &Column,
@@ -126,14 +131,15 @@ fn push_commit(
     effect.push(Mutation::set(WRITE, q(), commit_ts, write.encode()));
     if lock.notify {
         effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
-        // No other writer is undecided: the row has, or had until now, no lock but this one's.
+        // Older notifications can go: no other writer of the cell is undecided, because this
+        // transaction holds its only lock, or held it until now.
         effect.push(Mutation::delete(NOTIFY, q(), TimeRange::below(commit_ts)));
     }
 }
 
-/// Commit and roll-forward of one row: "if a lock of it is there: write, unlock, notify; else
-/// nothing" (H12). The cells are all those of the row that the transaction locked, or the first of
-/// them where there are too many for one request.
+/// Commit and roll-forward of one row: if a lock of the transaction is there, write, unlock
+/// and notify; otherwise do nothing (H12). The cells are all those of the row that the
+/// transaction locked. If they are too many for one request, they are the first of them.
 pub(crate) fn commit(
     row: &RowKey,
     start_ts: Timestamp,
@@ -149,8 +155,8 @@ pub(crate) fn commit(
     request
 }
 
-/// Commit of the primary's row: as [`commit`], but the primary lock alone decides, and an owner
-/// whose start timestamp fell below the store's floor is refused.
+/// Commit of the primary's row. It is as [`commit`], except that the primary lock alone
+/// decides. If the owner's start timestamp fell below the store's floor, the store refuses it.
 pub(crate) fn commit_primary(
     row: &RowKey,
     start_ts: Timestamp,
@@ -164,7 +170,7 @@ pub(crate) fn commit_primary(
     }
 }
 
-/// Removes one transaction's locks and data from a row, if they are there.
+/// Removes one transaction's locks and data from a row, if the locks are there.
 pub(crate) fn roll_back(
     row: &RowKey,
     start_ts: Timestamp,
@@ -178,7 +184,8 @@ pub(crate) fn roll_back(
     request
 }
 
-/// Rolls the primary back *on this very lock*: whoever wins this row transaction decides (H16).
+/// Rolls the primary back *on this very lock*. A heartbeat or a commit that comes first makes
+/// it do nothing (H16).
 pub(crate) fn roll_back_primary_lock(
     row: &RowKey,
     primary: &Column,
@@ -192,8 +199,8 @@ pub(crate) fn roll_back_primary_lock(
     request
 }
 
-/// Puts a tomb on a primary that holds nothing of the transaction, so that a prewrite still on its
-/// way is rejected when it arrives (H02).
+/// Puts a tomb on a primary that holds nothing of the transaction. A prewrite that is still in
+/// flight is then rejected when it arrives (H02).
 pub(crate) fn roll_back_missing_primary(
     row: &RowKey,
     primary: &Column,
@@ -206,7 +213,8 @@ pub(crate) fn roll_back_missing_primary(
     }
 }
 
-/// The owner gives up: unlocks its primary and leaves a tomb, unless it is committed already.
+/// Abort by the owner: unlocks its primary and leaves a tomb, unless the transaction is
+/// already committed.
 pub(crate) fn abort_primary(
     row: &RowKey,
     primary: &Column,
@@ -224,11 +232,13 @@ pub(crate) fn abort_primary(
     }
 }
 
-/// How many values the primary lock may have before its owner stops renewing it.
+/// How many values the primary lock may have before its owner stops renewing it. The owner
+/// does not know which of them is in the store.
 pub(crate) const HEARTBEAT_VALUES_MAX: usize = 16;
 
-/// Replaces the primary lock by one with a newer wall time, if it is one that its owner wrote since
-/// the last reply; a late or repeated request finds another lock and does nothing (H15).
+/// Replaces the primary lock by one with a newer wall time, if it is a lock that its owner
+/// wrote since the last reply. A late or repeated request finds another lock and does nothing
+/// (H15).
 pub(crate) fn heartbeat(
     row: &RowKey,
     primary: &Column,
@@ -243,8 +253,8 @@ pub(crate) fn heartbeat(
     }
 }
 
-/// Deletes the versions of a notification that were seen and are not above `bound`, no others: a
-/// newer one may stand for a change that nobody has handled (H47).
+/// Deletes the versions of a notification that were seen and are not above `bound`, and no
+/// others. A newer version may stand for a change that no observer has handled (H47).
 pub(crate) fn clear_seen(column: &Column, seen: &[Timestamp], bound: Timestamp) -> Vec<Mutation> {
     let delete = |time| Mutation::delete(NOTIFY, column.to_bytes(), time);
     if off(mutants::CLEARS_UNSEEN) {
@@ -254,8 +264,8 @@ pub(crate) fn clear_seen(column: &Column, seen: &[Timestamp], bound: Timestamp) 
     handled.map(|version| delete(TimeRange::at(*version))).collect()
 }
 
-/// A notification at `commit_ts` that no lock stands for: a weak one, or one for an observer that
-/// was registered while the transaction ran.
+/// A notification at `commit_ts` without a lock: a weak one, or one for an observer that was
+/// registered while the transaction ran.
 pub(crate) fn notify(
     row: &RowKey,
     columns: &[Column],
@@ -280,12 +290,13 @@ fn any_lock(start_ts: Timestamp, cells: &[LockedCell]) -> Vec<Probe> {
     vec![Probe::family(LOCK, at)]
 }
 
-/// Finds the transaction's primary lock, in the row that has it: no other lock at `s` begins so.
+/// Finds the transaction's primary lock in its row. No other lock at `s` begins with this
+/// prefix.
 fn primary_lock(start_ts: Timestamp) -> Probe {
     Probe::family(LOCK, TimeRange::at(start_ts)).with_value_prefix(PRIMARY_PREFIX)
 }
 
-/// Finds exactly this lock, and none that its owner has put in its place.
+/// Finds exactly this lock, and no lock that its owner has written over it.
 fn this_lock(start_ts: Timestamp, lock: &Lock) -> Probe {
     let value = if off(mutants::WHOLE_LOCK_IS_COMPARED) { lock.encode() } else { lock.head() };
     Probe::family(LOCK, TimeRange::at(start_ts)).with_value_prefix(value)
@@ -300,8 +311,8 @@ fn tomb(primary: &Column, start_ts: Timestamp) -> Mutation {
     Mutation::set(ROLLBACK, primary.to_bytes(), start_ts, Bytes::new())
 }
 
-/// Takes back what prewrite wrote. The data too: a read of the newest data must not meet a value
-/// that never was committed (H32).
+/// Removes the records that prewrite wrote. The data goes too, because a read of the newest
+/// data must not find a value that was never committed (H32).
 fn undo(column: &Column, start_ts: Timestamp, lock: &Lock) -> impl Iterator<Item = Mutation> {
     let long = lock.short_value.is_none() && lock.kind == Kind::Put;
     let families = [Some(LOCK), long.then_some(DATA), lock.notify.then_some(NOTIFY)];

@@ -1,8 +1,11 @@
-//! Scanning rows at a timestamp.
+//! Scans rows at a timestamp.
 //!
-//! Invariants: lock and write columns are merged, so a new row whose commit stopped half-way is not
-//! missed (H30); after resolving a lock the same row is read again at the same `s`, and the cursor
-//! is the last row returned (H31); a transaction's own buffered writes are laid over each page.
+//! Invariants:
+//! * Lock and write columns are read together, so that a new row whose commit stopped half-way
+//!   is not missed (H30).
+//! * After a lock was resolved, the same row is read again at the same `s`. The cursor is the
+//!   last row returned (H31).
+//! * A transaction's own buffered writes are laid over each page.
 
 use std::collections::VecDeque;
 
@@ -36,8 +39,8 @@ impl ScannedRow {
     }
 }
 
-/// A scan of a table's rows, in order, at one timestamp. Without further words it returns every
-/// column of every row.
+/// A scan of a table's rows, in order, at one timestamp. By default it returns every column of
+/// every row.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -62,7 +65,7 @@ pub struct Scan<'a> {
     own: Option<&'a Buffer>,
     columns: Vec<Column>,
     limit: usize,
-    /// What is still to be read; `None` when the range is exhausted.
+    /// The range that is still to be read; `None` if nothing is left.
     left: Option<RowRange>,
     ready: VecDeque<ScannedRow>,
 }
@@ -86,20 +89,20 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Only rows whose key begins with `prefix`.
+    /// Restricts the scan to rows whose key begins with `prefix`.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<RowKey>) -> Self {
         self.range(RowRange::prefix(prefix))
     }
 
-    /// Only rows of this range.
+    /// Restricts the scan to rows of this range.
     #[must_use]
     pub fn range(mut self, range: RowRange) -> Self {
         self.left = (!range.is_empty()).then_some(range);
         self
     }
 
-    /// Only these columns; rows with none of them are left out.
+    /// Restricts the scan to these columns. Rows with none of them are left out.
     #[must_use]
     pub fn columns<'c>(mut self, columns: impl IntoIterator<Item = &'c Column>) -> Self {
         self.columns = columns.into_iter().cloned().collect();
@@ -108,7 +111,7 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// At most this many rows.
+    /// Restricts the scan to at most this many rows.
     #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = rows;
@@ -118,12 +121,15 @@ impl<'a> Scan<'a> {
     /// The next row; `None` after the last.
     ///
     /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) when a lock's owner lives too long,
-    /// [`Error::TooOld`](crate::Error::TooOld) below the safe point, those of the store.
+    /// * [`Error::Locked`](crate::Error::Locked) if a lock stays too long because its owner
+    ///   lives.
+    /// * [`Error::TooOld`](crate::Error::TooOld) below the safe point.
+    /// * Errors of the store.
     pub async fn next(&mut self) -> Result<Option<ScannedRow>> {
         self.shared.check_open()?;
         while self.ready.is_empty() && self.limit > 0 {
-            // It stays in place until the page was read: who goes on after an error misses nothing.
+            // Keep the range until the page was read, so that a caller that goes on after an
+            // error misses nothing.
             let Some(range) = self.left.clone() else { return Ok(None) };
             self.read_page(range).await?;
         }
@@ -134,7 +140,7 @@ impl<'a> Scan<'a> {
         Ok(self.ready.pop_front())
     }
 
-    /// All rows that are left.
+    /// Returns all remaining rows.
     ///
     /// # Errors
     /// As [`next`](Scan::next).
@@ -155,7 +161,7 @@ impl<'a> Scan<'a> {
         self.shared.counters().reads.bump();
         let page = store.scan(&range, &select, limit).await.map_err(too_old)?;
         self.shared.take_turn(page.rows.len()).await;
-        // Also of the rows that are not there.
+        // This also covers rows that the page does not contain.
         check_held(self.shared, self.s)?;
         let read = &page.rows;
         let at = |row: usize| (self.table.name(), &read[row].key);
@@ -185,7 +191,8 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Whether a column belongs into the result: the asked for, or all but acknowledgements.
+    /// Whether a column belongs into the result: one of the selected columns, or any column
+    /// except acknowledgements.
     fn wants(&self, column: &Column) -> bool {
         if self.columns.is_empty() {
             !column.is_ack()
@@ -194,7 +201,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Lays the transaction's own writes over the rows that were read, both in order.
+    /// Lays the transaction's own writes over the rows that were read. Both are in order.
     fn overlay(&self, covered: &RowRange, rows: Vec<ScannedRow>) -> Vec<ScannedRow> {
         let Some(own) = self.own.filter(|own| !own.writes.is_empty()) else { return rows };
         let mut read = rows.into_iter().peekable();
@@ -220,7 +227,7 @@ impl<'a> Scan<'a> {
 }
 
 impl ScannedRow {
-    /// Replaces, adds or takes away a cell.
+    /// Replaces, adds or removes a cell.
     fn put(&mut self, column: &Column, value: Option<&Bytes>) {
         let at = self.cells.binary_search_by(|(known, _)| known.cmp(column));
         match (at, value) {
@@ -232,7 +239,7 @@ impl ScannedRow {
     }
 }
 
-/// Where the part of a range ends that lies before `rest`.
+/// The end of the part of a range that lies before `rest`.
 fn end_before(rest: &RowRange) -> std::ops::Bound<RowKey> {
     use std::ops::Bound;
     match &rest.start {

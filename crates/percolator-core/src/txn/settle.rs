@@ -1,8 +1,10 @@
-//! What became of a commit whose reply was lost, or that the store has refused.
+//! Settles a commit: finds out what became of it after its reply was lost, or after the store
+//! refused it.
 //!
-//! The owner asks its primary's row, and only it. Where the row holds no evidence, garbage
-//! collection may have taken the evidence (H06), or the request may still be in flight (H02): then
-//! the owner puts a tomb there, or does not know.
+//! The owner asks its primary's row and nothing else. If the row holds no evidence, garbage
+//! collection may have taken it (H06), or the request may still be in flight (H02). If records
+//! of the transaction may be collected by now, the owner reports an unknown outcome. Otherwise
+//! it puts a tomb there, which refuses the request.
 
 use bigtable::ConditionalMutation;
 
@@ -17,15 +19,16 @@ use crate::txn::plan::Plan;
 use crate::txn::rows;
 use crate::{AbortReason, Result, Timestamp};
 
-/// What became of a commit.
+/// The outcome of a commit, as far as its owner could find it out.
 #[derive(Debug)]
 pub(crate) enum Settled {
     Committed(Timestamp),
-    /// It never will commit, for this reason.
+    /// The transaction will never commit, for this reason.
     Aborted(AbortReason),
-    /// Nobody can find out any more, for this reason.
+    /// The outcome can no longer be found out, for this reason.
     Unknown(String),
-    /// It may still commit: ask for the commit again, with the same `c`. Says why.
+    /// The transaction may still commit, for this reason. The owner must send the commit
+    /// again, with the same `c`.
     Open(&'static str),
 }
 
@@ -39,11 +42,11 @@ impl Settled {
     }
 }
 
-/// Settles a commit whose primary no longer holds its lock: an earlier request whose reply was
-/// lost has committed it, or somebody has rolled it back.
+/// Settles a commit whose primary no longer holds its lock. Either an earlier request whose
+/// reply was lost has committed it, or another client has rolled it back.
 ///
-/// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may
-/// have been put there after the record of the commit was collected.
+/// If a commit was `asked` for before and the floor is above `s`, a tomb proves nothing. It
+/// may have been put there after the commit's record was collected.
 pub(crate) async fn settle_without_lock(
     shared: &Shared,
     plan: &Plan,
@@ -51,7 +54,7 @@ pub(crate) async fn settle_without_lock(
 ) -> Result<Settled> {
     let (primary, start_ts) = (&plan.primary, plan.start_ts);
     let status = own_status(shared, primary, start_ts).await?;
-    // After the look: what was collected since is in it.
+    // Check this after the read, so that it covers all collections before the read.
     let outlived = || may_be_collected(shared, start_ts) && !off(mutants::COLLECTED_MEANS_ABORTED);
     let rolled_back = match status {
         OwnStatus::Decided(Verdict::Committed(commit_ts)) => {
@@ -65,8 +68,8 @@ pub(crate) async fn settle_without_lock(
         }
         OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
             let (row, column) = (&primary.row, &primary.column);
-            // A request that was asked for may have come, gone through and been collected since
-            // the look; then the floor is above (H06).
+            // An earlier request may have arrived, committed and been collected since the
+            // read. Then the floor is above `s` and refuses this request (H06).
             let request = ConditionalMutation {
                 above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
                 ..rows::roll_back_missing_primary(row, column, start_ts)
@@ -77,7 +80,7 @@ pub(crate) async fn settle_without_lock(
                 Ok(_) if asked && shared.unfenced().is_some() && outlived() => {
                     return Ok(Settled::collected());
                 }
-                // A tomb is there now.
+                // The row has a tomb now.
                 placed => placed? == Branch::Otherwise,
             }
         }
@@ -89,10 +92,10 @@ pub(crate) async fn settle_without_lock(
     Ok(Settled::Aborted(AbortReason::RolledBack))
 }
 
-/// Ends a transaction whose commit was refused for good: because its start timestamp fell below
-/// the store's floor, or because the store does not take such a request (H70). If the commit
-/// was `asked` for before, that request may have committed, and garbage collection may have
-/// taken the evidence (H06): then only what the primary's row still holds is believed.
+/// Ends a transaction whose commit the store has refused for good. Either its start timestamp
+/// fell below the floor, or the store does not take such a request (H70). If a commit was
+/// `asked` for before, that request may have committed, and collection may have taken the
+/// evidence (H06). So only the records that are still in the primary's row are believed.
 pub(crate) async fn settle_refused(
     shared: &Shared,
     plan: &Plan,
@@ -103,13 +106,15 @@ pub(crate) async fn settle_refused(
         return settle_without_lock(shared, plan, asked).await;
     }
     let aborted = abort(shared, plan).await;
-    // Where no floor refuses an earlier request, it may have come and gone since the look.
+    // Without a floor that refuses it, an earlier request may have been applied and collected
+    // since the read.
     let unsure = asked && shared.unfenced().is_some() && may_be_collected(shared, plan.start_ts);
     match aborted {
         Abort::Done if unsure => settle_without_lock(shared, plan, asked).await,
         Abort::Done => Ok(Settled::Aborted(reason)),
         Abort::AlreadyCommitted => settle_without_lock(shared, plan, asked).await,
-        // It was never asked for, and will not be: whoever meets the locks rolls them back.
+        // The commit was never sent, and never will be. Clients that find the locks roll them
+        // back.
         Abort::Unreachable if !asked && !matches!(reason, AbortReason::TooOld) => {
             Ok(Settled::Aborted(reason))
         }

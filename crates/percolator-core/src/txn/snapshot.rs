@@ -1,4 +1,4 @@
-//! Reads of the past: a view of the data at a timestamp, without a transaction.
+//! Reads the past: a view of the data at a timestamp, without a transaction.
 
 use bigtable::{RowKey, Timestamp};
 use bytes::Bytes;
@@ -27,8 +27,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Snapshot(Transaction);
 
-/// A snapshot reads wherever a function takes a transaction to read in. Nothing can be written
-/// through it: that takes `&mut Transaction`.
+/// A snapshot can be passed to every function that reads through a `&Transaction`. Nothing can
+/// be written through it, because that takes a `&mut Transaction`.
 impl AsRef<Transaction> for Snapshot {
     fn as_ref(&self) -> &Transaction {
         &self.0

@@ -1,4 +1,4 @@
-//! Running a closure in a transaction until it commits.
+//! Runs a closure in a transaction until the transaction commits.
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
@@ -14,29 +14,29 @@ use crate::shared::Shared;
 use crate::txn::begin::{begin_in, span};
 use crate::{Error, InvalidKind, Result, Transaction};
 
-/// One attempt of [`Client::transact`](crate::Client::transact): the transaction that its closure
-/// works with.
+/// One attempt of [`Client::transact`](crate::Client::transact): the transaction with which
+/// its closure works.
 ///
-/// It dereferences to a [`Transaction`]. When the closure has ended it goes back to `transact`,
-/// which commits it; a closure that keeps it makes `transact` fail.
+/// It dereferences to a [`Transaction`]. When the closure ends, the transaction goes back to
+/// `transact`, which commits it. If the closure keeps the attempt, `transact` fails.
 ///
 /// See [`Client::transact`](crate::Client::transact) for an example.
 #[derive(Debug)]
 pub struct Attempt {
-    /// `None` only while it is dropped.
+    /// `None` only while the attempt is dropped.
     tx: Option<Transaction>,
     home: Arc<Mutex<Option<Transaction>>>,
 }
 
-/// A transaction that has committed, and what its closure returned.
+/// A committed transaction, and the value that its closure returned.
 ///
 /// See [`Client::transact_receipt`](crate::Client::transact_receipt) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt<T> {
     /// The value that the closure returned.
     pub value: T,
-    /// The timestamp at which the transaction's writes are visible; its start timestamp if it wrote
-    /// nothing.
+    /// The timestamp at which the transaction's writes are visible, or its start timestamp if
+    /// it wrote nothing.
     pub commit_ts: Timestamp,
 }
 
@@ -60,14 +60,14 @@ impl Drop for Attempt {
     }
 }
 
-/// The longest pause between two attempts. With it the attempts together outlast the lifetime of a
-/// lock, so that a transaction that only writes gets past one whose owner seems to live but does
-/// not (H25).
+/// The longest pause between two attempts. With it all attempts together outlast the lifetime
+/// of a lock. So a transaction that only writes gets past a lock whose owner seems to live but
+/// is dead (H25).
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
 /// Runs `work` in a transaction and commits it. After an abort the closure runs again, from
-/// scratch and with a new start timestamp, so that it reads what the winner wrote (H22); never
-/// after an unknown outcome.
+/// scratch and with a new start timestamp, so that it reads what the winner wrote (H22). It
+/// never runs again after an unknown outcome.
 pub(crate) async fn transact<T, F, W>(
     shared: &Arc<Shared>,
     name: Option<&Arc<str>>,

@@ -1,4 +1,5 @@
-//! A transaction: a start timestamp, and writes buffered until commit (paper Figure 6).
+//! Defines a transaction: a start timestamp, and writes that are buffered until commit (paper
+//! Figure 6).
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -23,16 +24,16 @@ use crate::txn::read_ahead::read_ahead;
 use crate::txn::watched::Watched;
 use crate::{Column, Error, InvalidKind, Result, Scan, Table};
 
-/// A transaction with snapshot isolation: it reads the data as of its start timestamp, and its
-/// writes become visible all at once, at its commit timestamp, unless another transaction wrote one
-/// of the same cells meanwhile.
+/// A transaction with snapshot isolation. It reads the data as of its start timestamp. Its
+/// writes become visible all at once, at its commit timestamp, unless another transaction
+/// wrote one of the same cells meanwhile.
 ///
-/// Reads see the transaction's own buffered writes (the paper's pseudo code does not;
-/// [`read_own_writes(false)`](Transaction::read_own_writes) gives its behaviour). Dropping a
+/// Reads see the transaction's own buffered writes. The paper's pseudo code does not do so;
+/// [`read_own_writes(false)`](Transaction::read_own_writes) gives its behaviour. Dropping a
 /// transaction that was not committed leaves no trace.
 ///
-/// Write skew is possible, as under any snapshot isolation: two transactions that read the same
-/// cells and write different ones may both commit.
+/// Write skew is possible, as under any snapshot isolation: two transactions that read the
+/// same cells and write different ones may both commit.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -55,21 +56,21 @@ pub struct Transaction {
     pub(crate) buffer: Buffer,
     /// Weak notifications to leave at the commit timestamp.
     pub(crate) notifications: BTreeSet<Cell>,
-    /// The cell whose row decides; if none is given, the first written one in the order of tables,
-    /// rows and columns. An observer's transaction gives its acknowledgement.
+    /// The cell whose row decides. By default it is the first written cell in the order of
+    /// tables, rows and columns. For an observer's transaction it is the acknowledgement.
     pub(crate) primary: Option<Cell>,
-    /// What the commit of the primary's row does besides (see
+    /// Further changes that the commit of the primary's row makes (see
     /// [`RowPlan`](crate::txn::plan::RowPlan)).
     pub(crate) handled: Vec<Mutation>,
-    /// The changed cell and its value, of a transaction that runs an observer.
+    /// If the transaction runs an observer, the changed cell and its value.
     pub(crate) looked_at: Option<(Cell, Bytes)>,
     /// The workers that run an observer in this transaction.
     pub(crate) crew: Option<Arc<Crew>>,
-    /// Keeps the safe point below; goes on to the plan.
+    /// Keeps the safe point at or below `start_ts`. Commit moves it to the plan.
     pub(crate) open: Option<Open>,
-    /// What the watcher wants to know, if there is one.
+    /// The data for the watcher, if there is one.
     pub(crate) watched: Option<Box<Watched>>,
-    /// Of the whole transaction; for its commit.
+    /// The span of the whole transaction. Commit moves it to the plan.
     pub(crate) span: tracing::Span,
     reads_own_writes: bool,
     cache: Cache,
@@ -99,14 +100,15 @@ impl Transaction {
         self.stamp.timestamp
     }
 
-    /// Whether reads see the transaction's own buffered writes; they do unless told otherwise.
+    /// Sets whether reads see the transaction's own buffered writes. The default is `true`.
     pub fn read_own_writes(&mut self, yes: bool) {
         self.reads_own_writes = yes;
     }
 
-    /// Whether the workers that run an observer in this transaction are to stop; `false` outside of
-    /// observers. A long run then ends early, with [`Error::Unavailable`]: nothing of it takes
-    /// effect, and the next worker handles the change. Costs one look at a flag.
+    /// Whether the workers that run an observer in this transaction are stopping; `false`
+    /// outside of observers. A long run can check this and end early, with
+    /// [`Error::Unavailable`]. Then nothing of it takes effect, and the next worker handles
+    /// the change. The check reads one flag.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -126,8 +128,8 @@ impl Transaction {
         self.crew.as_ref().is_some_and(|crew| crew.is_stopping())
     }
 
-    /// Completes when the workers that run an observer in this transaction are to stop, and never
-    /// outside of observers: to be awaited beside something that takes long.
+    /// Completes when the workers that run an observer in this transaction are stopping.
+    /// Outside of observers it never completes. Await it beside work that takes long.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
         let crew = self.crew.clone();
         async move {
@@ -141,9 +143,11 @@ impl Transaction {
     /// Reads a cell.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another transaction that lives holds it for too long,
-    /// [`Error::TooOld`] below the safe point, [`Error::Invalid`] for a malformed row key or a
-    /// table of another store, those of the store.
+    /// * [`Error::Locked`] if another transaction whose owner lives locks the cell for too
+    ///   long.
+    /// * [`Error::TooOld`] below the safe point.
+    /// * [`Error::Invalid`] for a malformed row key or a table of another store.
+    /// * Errors of the store.
     pub async fn get(
         &self,
         table: &Table,
@@ -171,7 +175,8 @@ impl Transaction {
         read_cell(&self.shared, table, &row, column, self.start_ts()).await
     }
 
-    /// Reads several columns of one row at once: one value for each column, in the order asked for.
+    /// Reads several columns of one row at once. Returns one value for each column, in the
+    /// given order.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -199,8 +204,8 @@ impl Transaction {
         Ok(std::array::from_fn(|_| found.next().flatten()))
     }
 
-    /// Reads several columns of several rows at once: one inner vector for each row, with one entry
-    /// for each column, in the order asked for.
+    /// Reads several columns of several rows at once. Returns one inner vector for each row,
+    /// with one entry for each column, in the given order.
     ///
     /// # Errors
     /// As [`get`](Transaction::get).
@@ -242,11 +247,11 @@ impl Transaction {
         Scan::new(&self.shared, table, self.start_ts(), own)
     }
 
-    /// Writes a cell. Nothing is visible to others before the commit.
+    /// Writes a cell. Others see nothing of it before the commit.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a malformed row key, a table of another store, a value or transaction
-    /// beyond its limits, or a notify-only column (H58).
+    /// [`Error::Invalid`] for a malformed row key, a table of another store, a value or a
+    /// transaction beyond its limits, or a notify-only column.
     pub fn set(
         &mut self,
         table: &Table,
@@ -257,7 +262,7 @@ impl Transaction {
         self.write(table, row.into(), column, Some(value.into().into()))
     }
 
-    /// Deletes a cell. Observers of its column run for it as for any write.
+    /// Deletes a cell. Observers of its column run, as for any other write.
     ///
     /// # Errors
     /// As [`set`](Transaction::set).
@@ -265,11 +270,12 @@ impl Transaction {
         self.write(table, row.into(), column, None)
     }
 
-    /// Leaves a weak notification on a notify-only column: its observer runs at least once after
-    /// this transaction commits, and nothing ever conflicts over it (paper section 2.4).
+    /// Leaves a weak notification on a notify-only column. Its observer runs at least once
+    /// after this transaction commits, and nothing ever conflicts over the notification (paper
+    /// section 2.4).
     ///
     /// # Errors
-    /// [`Error::Invalid`] unless a weak observer is registered for the column (H58).
+    /// [`Error::Invalid`] unless a weak observer is registered for the column.
     pub fn notify(&mut self, table: &Table, row: impl Into<RowKey>, column: &Column) -> Result<()> {
         let row = row.into();
         check_row(&row)?;
@@ -344,7 +350,7 @@ impl Transaction {
         self.put(Cell { table: table.clone(), row, column: column.clone() }, value)
     }
 
-    /// Buffers a write, acknowledgements included.
+    /// Buffers a write; acknowledgements are allowed.
     pub(crate) fn put(&mut self, cell: Cell, value: Option<Bytes>) -> Result<()> {
         let length = value.as_ref().map_or(0, Bytes::len);
         if length > VALUE_BYTES_MAX {
@@ -374,7 +380,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// What the transaction itself has written to a cell, if it reads its own writes.
+    /// The transaction's own write to a cell, if it reads its own writes.
     fn own(&self, table: &Table, row: &RowKey, column: &Column) -> Option<Option<Bytes>> {
         let unseen = off(mutants::OWN_WRITES_UNSEEN);
         if self.buffer.writes.is_empty() || !self.reads_own_writes || unseen {
@@ -394,8 +400,9 @@ fn too_large(what: &str, max: usize) -> Error {
     )
 }
 
-/// A row is written under a key that every store takes, so that a program meets the limit wherever
-/// it runs first. Rows that older programs wrote can be read and deleted.
+/// Checks that every store takes the key of a written row. So a program meets the limit on the
+/// first store that it runs on. Rows with longer keys that older programs wrote can still be
+/// read and deleted.
 fn check_new_row(row: &RowKey) -> Result<()> {
     match row.as_bytes().len() {
         0..=ROW_KEY_BYTES_MAX => Ok(()),

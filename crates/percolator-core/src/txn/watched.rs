@@ -1,5 +1,5 @@
-//! A transaction's account for the watcher, kept only where there is one: its name, its causes, and
-//! when its parts began.
+//! Collects the watcher's data about a transaction: its name, its causes, and when its parts
+//! began. Without a watcher nothing is collected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use crate::txn::row_plan::RowPlan;
 use crate::watch::{Access, Event, Spans, TransactionInfo, Written};
 use crate::{Error, Result};
 
-/// Most changes that are named as causes of a transaction.
+/// How many changes are named as causes of a transaction.
 const CAUSES_MAX: usize = 32;
 
-/// A transaction that somebody watches.
+/// The watcher's data about one transaction.
 #[derive(Debug)]
 pub(crate) struct Watched {
     name: Option<Arc<str>>,
     causes: Vec<Change>,
     begun: Duration,
-    /// Since when it commits.
+    /// When the commit began.
     committing: Option<Duration>,
-    /// Since when it locks its rows; `None` in one step.
+    /// When the transaction began to lock its rows; `None` for a one-step commit.
     prewriting: Option<Duration>,
-    /// Since when its rows are locked.
+    /// When all its rows were locked.
     prewritten: Option<Duration>,
 }
 
 impl Watched {
-    /// The account of a transaction that begins now; `None` without a watcher.
+    /// The data of a transaction that begins now; `None` without a watcher.
     pub(crate) fn begin(shared: &Shared, name: Option<&Arc<str>>) -> Option<Box<Self>> {
         shared.watcher().is_some().then(|| {
             Box::new(Watched {
@@ -51,7 +51,7 @@ impl Watched {
         self.begun
     }
 
-    /// Names the changes that the transaction handles.
+    /// Records the changes that the transaction handles.
     pub(crate) fn caused_by<'c>(&mut self, changes: impl IntoIterator<Item = &'c Change>) {
         self.causes = changes.into_iter().take(CAUSES_MAX).cloned().collect();
     }

@@ -1,4 +1,5 @@
-//! Calling the watcher: what it may do, and when it is called no more.
+//! Calls the watcher of a client after each event, and stops calling it once three calls have
+//! panicked or blocked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,15 +9,15 @@ use std::time::Duration;
 use crate::Runtime;
 use crate::watch::{Event, Watch};
 
-/// A call that takes longer blocks. A thread that the system sets aside for a while is no fault of
-/// the watcher's, so the bound is far above what a busy machine does.
+/// A call that takes longer counts as blocked. The operating system may suspend a thread for a
+/// while, which is no fault of the watcher, so the bound is far above such pauses.
 const CALL_MAX: Duration = Duration::from_secs(1);
-/// So many calls may panic or block; the last of them is the last call.
+/// After this many calls that panicked or blocked, the watcher is not called again.
 const FAILURES_MAX: u32 = 3;
-/// One access of so many is sampled.
+/// The watcher samples one access of this many.
 const SAMPLE_EVERY: u64 = 64;
 
-/// A client's watcher, and what is known of it.
+/// A client's watcher, with its failures and the number of accesses so far.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     watch: Arc<dyn Watch>,
@@ -36,7 +37,7 @@ impl Watcher {
         self.failures.load(Ordering::Relaxed) < FAILURES_MAX
     }
 
-    /// Calls the watcher. Returns whether it came back in time.
+    /// Calls the watcher. Returns whether the call returned in time.
     pub(crate) fn call(&self, runtime: &dyn Runtime, event: &Event<'_>) -> bool {
         let begun = runtime.now();
         let called = catch_unwind(AssertUnwindSafe(|| self.watch.on_event(event)));
@@ -44,7 +45,7 @@ impl Watcher {
         if called.is_ok() && took <= CALL_MAX {
             return true;
         }
-        // Exactly one call is the third, however many there are at a time.
+        // Exactly one call gets this number, however many calls fail at the same time.
         if self.failures.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES_MAX {
             let (watcher, panicked) = (&self.watch, called.is_err());
             tracing::warn!(
@@ -56,7 +57,7 @@ impl Watcher {
         false
     }
 
-    /// Counts accesses to rows. Returns the numbers of those that are sampled.
+    /// Counts accesses to rows. Returns which of these `rows` are sampled.
     pub(crate) fn sampled(&self, rows: usize) -> impl Iterator<Item = usize> + use<> {
         let before = self.accesses.fetch_add(rows as u64, Ordering::Relaxed);
         let first = (SAMPLE_EVERY - 1 - before % SAMPLE_EVERY) as usize;

@@ -1,4 +1,4 @@
-//! Loaders wait for observers, and not for ever (H74).
+//! Tests `admit`: loaders wait for observers, but not forever (H74).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -25,7 +25,7 @@ async fn load(client: &Client, table: &Table, rows: std::ops::Range<usize>) -> R
     Ok(())
 }
 
-/// Workers with an observer that takes so long.
+/// Workers with an observer whose run takes this long.
 async fn work(world: &World, client: &Client, takes: Duration) -> percolator_core::Workers {
     let slow = Registration::strong("o", "t", &BAL, slow(world, takes, &Began::default()));
     let options = WorkerOptions { threads: 4, ..WorkerOptions::default() };
@@ -56,7 +56,7 @@ fn admit_keeps_the_backlog_at_its_bound() {
     });
 }
 
-/// Nobody here clears what waits, so nobody waits for it.
+/// No worker here clears the backlog, so `admit` does not wait for it.
 #[test]
 fn admit_counts_only_what_a_living_worker_clears() {
     run_both(async |world| {
@@ -73,7 +73,7 @@ fn admit_counts_only_what_a_living_worker_clears() {
         let text = error.to_string();
         assert!(text.contains("changes wait for observers of this process"), "{text}");
         let since = world.runtime.now();
-        // One of them hangs in a run, and keeps the queue.
+        // One worker hangs in a run, and keeps the queue.
         drop(workers);
         assert!(client.hints_waiting() > 10);
         load(&client, &table, 100..200).await.unwrap();
@@ -105,7 +105,7 @@ fn h74_an_observer_never_waits_to_be_admitted() {
     });
 }
 
-/// A loader in a cluster has no workers of its own. It looks at the store now and then.
+/// A loader in a cluster has no workers of its own. It looks into the store now and then.
 #[test]
 fn a_loader_without_workers_goes_by_what_waits_in_the_store() {
     run_both(async |world| {

@@ -1,5 +1,6 @@
-//! Notifications that lie in tables of their own, on stores without locality groups: what is
-//! different there (H47, H48, H49, H62). What is the same is tested over both placements.
+//! Tests how notifications differ if they lie in tables of their own, on stores without
+//! locality groups (H47, H48, H49, H62). All other tests of notifications run over both
+//! placements.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ fn h48_all_notifications_are_there_before_the_commit_point() {
         held.arrived().await;
         assert_eq!(left(&world, &table).await, 3);
         held.release();
-        // Dies before its secondaries; nobody reads them but the worker.
+        // The writer dies before its secondaries are committed. Only the worker reads them.
         let commit_ts = commit.await.unwrap().unwrap().commit_ts();
         writer.crash();
         let raw = world.raw_table(&table).await;
@@ -95,7 +96,8 @@ fn h47_a_worker_that_comes_before_the_commit_point_leaves_the_notification() {
                 set(&writer_.0, &writer_.1, &[("a", "1"), ("b", "1")]).await
             });
             held.arrived().await;
-            // Several passes of the worker: it sees both notifications and the locks above them.
+            // The worker makes several passes. It sees both notifications and the locks above
+            // them.
             world.sleep_ms(5_000).await;
             assert_eq!(left(&world, &table).await, 2);
             assert_eq!(worker.stats().observer_runs, 0);
@@ -148,7 +150,7 @@ fn h62_a_late_copy_of_a_notification_is_found_stale() {
         idle(&client).await;
         assert_eq!(count(&client, &table, "r").await.as_deref(), Some("1"));
         workers.stop().await;
-        // Without workers it is garbage.
+        // Without workers the late notification is garbage.
         set(&client, &table, &[("r", "2")]).await;
         let late = world.store.on(Op::Notify, "r", 1, Fault::Duplicate);
         set(&client, &table, &[("r", "3")]).await;
@@ -202,7 +204,8 @@ fn names_leave_room_for_the_tables_of_notifications_and_keys_for_their_shard() {
     });
 }
 
-/// The same store, seen by other software, which says the opposite of its locality groups.
+/// The same store, as other software sees it that reports the opposite about its locality
+/// groups.
 #[derive(Debug)]
 struct Other(Arc<FaultyStore>);
 

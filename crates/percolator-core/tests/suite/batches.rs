@@ -1,5 +1,5 @@
-//! Batching observers: delivery after a crash, one bad change, one contended change, and an outage
-//! of what they feed (H51, H56).
+//! Tests batching observers: delivery after a crash, one bad change, one contended change, and
+//! an outage of the system that they feed (H51, H56).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::world::{counting, get_column, run_both};
 
 const CHANGED: Column = Column::literal("f:changed");
 
-/// Counts deliveries of each row, and fails for a row while it is told to.
+/// Counts deliveries of each row. Fails for the row `bad` while `poison` is set.
 struct Export {
     delivered: Arc<Mutex<Vec<String>>>,
     poison: Arc<AtomicBool>,
@@ -101,7 +101,7 @@ fn h56_a_batch_with_one_bad_change_delivers_the_others() {
         writer.wait_idle(None).await.unwrap();
         assert_eq!(*delivered.lock().unwrap(), ["bad"]);
         workers.stop().await;
-        // Another observer on its column would be robbed of its notifications.
+        // A second observer on the column is refused: the first would clear its notifications.
         let second = Registration::weak("second", "t", &CHANGED, counting(COUNT));
         let mut both = batched();
         both.push(second);
@@ -139,7 +139,8 @@ fn h56_an_outage_of_what_a_batch_feeds_sets_no_change_aside() {
         let rows: Vec<String> = (0..40).map(|n| format!("r{n:02}")).collect();
         rows.iter().for_each(|row| tx.notify(&table, row.as_str(), &CHANGED).unwrap());
         tx.commit().await.unwrap();
-        // A thousand rounds: each change would have used up its attempts many times over.
+        // These are a thousand rounds. If they counted, each change would have used up its
+        // attempts many times over.
         world.sleep_ms(100_000).await;
         assert!(client.set_aside().await.unwrap().is_empty());
         down.store(false, SeqCst);
@@ -151,8 +152,8 @@ fn h56_an_outage_of_what_a_batch_feeds_sets_no_change_aside() {
     });
 }
 
-/// Counts each change in its row. Of the row `hot` it writes what a rival writes meanwhile, as long
-/// as there is one.
+/// Counts each change in its row. In the row `hot` a rival writes the same cell meanwhile, as
+/// long as it has turns left.
 struct Contended {
     rival: Client,
     /// How often the rival comes first.
@@ -176,8 +177,8 @@ impl BatchObserver for Contended {
     }
 }
 
-/// Has a batch of 60 changes, one of them contended so many times, delivered for a while; which of
-/// them were not.
+/// Delivers a batch of 60 changes for a while. The rival contends one of them `turns` times.
+/// Returns the changes that were not delivered.
 async fn contend(world: &crate::world::World, turns: usize) -> Vec<String> {
     let (client, rival) = (world.client().await, world.client().await);
     let table = client.table("t").await.unwrap();

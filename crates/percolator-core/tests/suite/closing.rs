@@ -1,4 +1,5 @@
-//! Closing a client: what it waits for, and what fails from then on.
+//! Tests closing a client: `close` waits for the work in the background, and everything fails
+//! from then on.
 
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ fn close_waits_for_workers_and_everything_fails_from_then_on() {
         client.close().await;
         workers.stop().await;
         assert_eq!(world.runtime.now(), since);
-        // A collection that is begun afterwards ends at once.
+        // A collection that begins afterwards ends at once.
         drop((collector, client.collect_in_background(GcOptions::default())));
     });
 }

@@ -1,4 +1,5 @@
-//! The commit point, lost replies, and who decides (H07 to H13, H16, H20, H23).
+//! Tests the commit point, lost replies, and who decides a transaction (H07 to H13, H16, H20,
+//! H23).
 
 use std::time::Duration;
 
@@ -148,7 +149,7 @@ fn h12_a_late_commit_of_a_secondary_revives_nothing() {
         set(&client, &table, &[("p", "1"), ("s", "1")]).await;
         assert_eq!(get(&client, &table, "s").await.as_deref(), Some("1"), "rolled forward");
         client.transact(async |mut tx| tx.delete(&table, "s", &BAL)).await.unwrap();
-        // Garbage collection of a deleted cell.
+        // Do what garbage collection does to a deleted cell.
         let all = bigtable::TimeRange::ALL;
         let erase = bigtable::Mutation::delete(WRITE, BAL.to_bytes(), all);
         let erase = bigtable::RowMutation::new("s").mutation(erase);
@@ -174,7 +175,8 @@ fn h13_the_primary_is_one_of_the_final_writes() {
     });
 }
 
-/// Wherever the owner stops, and however long, all cells come out alike and its answer is true.
+/// Wherever the owner stops, and for however long, all cells have the same outcome, and its
+/// answer is true.
 #[test]
 fn h16_an_owner_that_was_cleaned_up_and_wakes_tells_the_truth() {
     let steps = [

@@ -1,4 +1,5 @@
-//! Events: which ones come, in which order, and what becomes of a watcher that misbehaves.
+//! Tests events: which ones come, in which order, and how a client treats a watcher that
+//! misbehaves.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -253,7 +254,7 @@ fn locks_of_the_dead_are_found_and_then_resolved() {
         let log = Arc::new(Log::default());
         let (owner, reader) = (world.client().await, world.client_with(log.options()).await);
         let table = reader.table("t").await.unwrap();
-        // One that has not decided, and one that has.
+        // One transaction has not decided, and one has.
         let undecided = writing(&owner, &table, &[("a", "1"), ("b", "1")]).await;
         drop(undecided.prewrite().await.unwrap());
         let decided = writing(&owner, &table, &[("p", "1"), ("s", "1")]).await;
@@ -415,7 +416,7 @@ fn what_keeps_failing_is_listed_until_it_is_reported_to_be_set_aside() {
     });
 }
 
-/// What one process fails on, another one may handle.
+/// One process fails on a change that another process can handle.
 #[test]
 fn what_another_process_has_handled_is_not_listed_as_failing() {
     run_both(async |world| {
@@ -497,7 +498,7 @@ fn a_round_of_collection_is_reported() {
     });
 }
 
-/// What is sampled: how often a row was read, and how often one was written.
+/// Counts the sampled accesses: reads and writes.
 #[derive(Debug, Default)]
 struct Samples {
     reads: AtomicUsize,
@@ -538,7 +539,8 @@ fn one_access_of_64_is_sampled_whatever_it_is() {
     });
 }
 
-/// A clock that a watcher can move: time passes while its thread is blocked.
+/// A clock that a watcher can move forward. So time passes while the watcher blocks its
+/// thread.
 #[derive(Debug)]
 struct Clock {
     inner: VirtualRuntime,
@@ -587,7 +589,7 @@ impl Watch for Bad {
     }
 }
 
-/// Commits five times; how often the watcher was called, and how often that failed.
+/// Commits five times. Returns how often the watcher was called, and how often a call failed.
 async fn five_commits(world: &World, blocks_ms: Option<u64>) -> (usize, u64) {
     let inner = world.runtime.clone();
     let clock = Arc::new(Clock { inner, ahead_ms: 0.into(), looks: 0.into() });
@@ -643,13 +645,13 @@ fn without_a_watcher_a_transaction_reads_no_clock() {
             clock.looks.load(SeqCst) - before
         };
         assert_eq!(looks(None, CommitPath::OneStep).await, 0);
-        // For the heartbeat, and for the deadline of the commit.
+        // One look for the heartbeat, and one for the deadline of the commit.
         assert_eq!(looks(None, CommitPath::TwoPhases).await, 2);
         assert!(looks(Some(Arc::new(Log::default())), CommitPath::OneStep).await > 0);
     });
 }
 
-/// With a watcher and without, everything comes out the same, timestamps included.
+/// With and without a watcher every outcome is the same, timestamps included.
 #[test]
 fn a_watcher_changes_no_outcome() {
     let outcome = |watch: Option<Arc<dyn Watch>>| {

@@ -1,8 +1,8 @@
-//! A store that loses, delays, repeats and refuses requests, by rule or at random, and keeps a
-//! trace.
+//! Wraps a store that loses, delays, repeats and refuses requests, by rule or at random, and
+//! keeps a trace.
 //!
-//! It wraps another store. A rule names the requests it is for and what happens to them; the
-//! [`Caught`] it returns says how many came, and lets go of those it holds.
+//! A rule names the requests that it applies to, and their fault. It returns a [`Caught`],
+//! which counts these requests and releases the ones that it holds.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -26,11 +26,10 @@ pub(crate) const WRITE: Family = Family::from_static("write");
 pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
 pub(crate) const NOTIFY: Family = Family::from_static("notify");
 
-/// Where a table's notifications lie when they lie apart: what the names of those tables begin
-/// with.
+/// The prefix of the names of notification tables, on stores without locality groups.
 pub(crate) const NOTIFY_TABLE: &str = "percolator.notify.";
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     Read,
@@ -57,7 +56,7 @@ pub(crate) enum Op {
     Other,
 }
 
-/// A request as rules and the trace see it.
+/// A request, as rules and the trace see it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) op: Op,
@@ -71,22 +70,22 @@ impl fmt::Debug for Request {
     }
 }
 
-/// What happens to a request.
+/// The fault that a rule applies to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It waits until the rule lets go, then goes on as if nothing had happened.
+    /// The request waits until the rule is released, and then goes on normally.
     Hold,
-    /// It is applied; the reply waits until the rule lets go.
+    /// The request is applied. The reply waits until the rule is released.
     HoldReply,
-    /// Its sender is told `Unknown`; it is applied when the rule delivers it.
+    /// The sender gets `Unknown`. The request is applied when the rule delivers it.
     Late,
-    /// It is applied; a copy is applied when the rule delivers it.
+    /// The request is applied. A copy is applied when the rule delivers it.
     Duplicate,
-    /// It is applied, and its sender told `Unknown`.
+    /// The request is applied, and the sender gets `Unknown`.
     DropReply,
-    /// It is refused with `Unavailable`.
+    /// The request is refused with `Unavailable`.
     Fail,
-    /// It is refused with `InvalidRequest`.
+    /// The request is refused with `InvalidRequest`.
     Refuse,
 }
 
@@ -95,13 +94,13 @@ pub(crate) enum Fault {
 pub(crate) struct OwnWrite {
     pub(crate) row: RowKey,
     pub(crate) sync: Syncing,
-    /// Whether it looks at one exact version of each cell, and deletes no others.
+    /// Whether the write probes one exact version of each cell, and deletes no other versions.
     pub(crate) exact: bool,
 }
 
 type Matches = Box<dyn Fn(&Request) -> bool + Send + Sync>;
 
-/// A rule, for whoever set it.
+/// A rule, as the test that set it sees it.
 pub(crate) struct Caught {
     matches: Matches,
     fault: Fault,
@@ -128,7 +127,7 @@ impl Caught {
         self.state.lock().unwrap()
     }
 
-    /// A rule for no request: something to wait for.
+    /// A rule for no request: a gate that a test can wait for.
     pub(crate) fn gate() -> Arc<Self> {
         let state = Mutex::default();
         Arc::new(Caught { matches: Box::new(|_| false), fault: Fault::Hold, state })
@@ -144,7 +143,7 @@ impl Caught {
         self.until(|state| state.count > 0).await;
     }
 
-    /// Ends the rule, and lets go of what it holds.
+    /// Ends the rule, and releases the requests that it holds.
     pub(crate) fn release(&self) {
         let mut state = self.state();
         state.open = true;
@@ -152,7 +151,8 @@ impl Caught {
         state.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// Applies the late requests and copies now, each once; returns whether their predicates held.
+    /// Applies the late requests and copies now, each once. Returns whether their predicates
+    /// held.
     pub(crate) async fn deliver(&self) -> Vec<Result<bool>> {
         let copies = std::mem::take(&mut self.state().copies);
         let mut results = Vec::new();
@@ -190,7 +190,8 @@ impl Caught {
     }
 }
 
-/// How a store behaves that nobody scripted: each number is one in so many requests, zero is never.
+/// How a store behaves at random. Each number means one in this many requests; zero means
+/// never.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weather {
     pub(crate) delay_max: Duration,
@@ -198,7 +199,7 @@ pub(crate) struct Weather {
     pub(crate) drop_reply: u64,
     pub(crate) late: u64,
     pub(crate) duplicate: u64,
-    /// How late late requests and copies arrive at most.
+    /// The longest delay of late requests and copies.
     pub(crate) late_max: Duration,
 }
 
@@ -214,13 +215,13 @@ struct Shared {
     own_writes: Mutex<Vec<OwnWrite>>,
     tablets_asked: AtomicUsize,
     weather: Mutex<Weather>,
-    /// Where each table is cut into tablets.
+    /// The keys at which each table is cut into tablets.
     boundaries: Mutex<Vec<RowKey>>,
     unpublished: Unpublished,
     states_limits: AtomicBool,
 }
 
-/// What is released when the commit in one step that is in flight, if any, is published.
+/// A gate that is released when the one-step commit in flight, if there is one, is published.
 type Unpublished = Arc<Mutex<Option<Arc<Caught>>>>;
 
 impl fmt::Debug for FaultyStore {
@@ -245,7 +246,7 @@ impl FaultyStore {
         FaultyStore { inner, shared: Arc::new(shared) }
     }
 
-    /// The same store as somebody else sees it, to whom other rules apply.
+    /// The same store as another client sees it, to whom other rules apply.
     pub(crate) fn beside(&self) -> Self {
         let beside = FaultyStore::new(&self.shared.runtime, self.inner.clone());
         let shared = Arc::into_inner(beside.shared).expect("it is new");
@@ -253,7 +254,7 @@ impl FaultyStore {
         FaultyStore { inner: beside.inner, shared: Arc::new(Shared { unpublished, ..shared }) }
     }
 
-    /// From now on readers that name their snapshot wait, until what is returned is released.
+    /// From now on readers that name their snapshot wait until the returned gate is released.
     pub(crate) fn begin_publishing(&self) -> Arc<Caught> {
         let published = Caught::gate();
         *self.shared.unpublished.lock().unwrap() = Some(published.clone());
@@ -292,13 +293,13 @@ impl FaultyStore {
         *self.shared.boundaries.lock().unwrap() = boundaries;
     }
 
-    /// Whether the store states its limits, as those did not that older programs were written for.
-    /// It has them all the same.
+    /// Sets whether the store states its limits. The stores for which older programs were
+    /// written did not. The store has the limits in either case.
     pub(crate) fn state_limits(&self, yes: bool) {
         self.shared.states_limits.store(yes, Ordering::SeqCst);
     }
 
-    /// The limits that it has, whether it states them or not.
+    /// The limits that the store has, whether it states them or not.
     pub(crate) fn inner_limits(&self) -> Limits {
         self.inner.limits()
     }
@@ -313,7 +314,7 @@ impl FaultyStore {
         self.shared.own_writes.lock().unwrap().clone()
     }
 
-    /// How often somebody asked for a table's tablets.
+    /// How often a client asked for a table's tablets.
     pub(crate) fn tablets_asked(&self) -> usize {
         self.shared.tablets_asked.load(Ordering::SeqCst)
     }
@@ -339,7 +340,8 @@ impl StoreLayer for FaultyStore {
         Arc::new(FaultyTable { inner, limits, shared })
     }
 
-    /// Every request is of one row; `one_step.rs` puts a store before this where it is not.
+    /// Every request changes one row. `one_step.rs` puts a store in front of this one that
+    /// commits several.
     fn commits_rows(&self) -> bool {
         false
     }
@@ -355,7 +357,7 @@ impl StoreLayer for FaultyStore {
 
 struct FaultyTable {
     inner: Arc<dyn Table>,
-    /// Those that the store states. Not every store refuses a larger request by itself.
+    /// The limits that the store states. Not every store refuses a larger request by itself.
     limits: Limits,
     shared: Arc<Shared>,
 }
@@ -367,9 +369,9 @@ impl fmt::Debug for FaultyTable {
 }
 
 impl FaultyTable {
-    /// Notes the request and says which fault befalls it, if any.
+    /// Records the request. Returns the fault that applies to it, if there is one.
     fn note(&self, op: Op, row: &RowKey) -> Option<(Fault, Arc<Caught>)> {
-        // Notifications that lie apart count as their row's.
+        // Notifications in a table of their own count for the row that they are about.
         let (table, row) = match self.inner.name().strip_prefix(NOTIFY_TABLE) {
             Some(table) => (table, RowKey::from(row.as_bytes().get(1..).unwrap_or_default())),
             None => (self.inner.name(), row.clone()),

@@ -1,4 +1,5 @@
-//! Commits whose callers let go of them: a timeout fires, a client of somebody's service hangs up.
+//! Tests commits whose callers drop the future: a timeout fires, or a client of the service
+//! hangs up.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::faults::{Fault, LOCK, Op, Request};
 use crate::notifications::one_thread;
 use crate::world::{get, observer, run, run_both, set, writing};
 
-/// Whatever the commit waits for when it is dropped, it ends, and nobody waits for its locks.
+/// The commit waits for different things when it is dropped. In each case it must end, and no
+/// other client may wait for its locks.
 #[test]
 fn h72_a_commit_whose_caller_lets_go_is_finished() {
     for (op, row) in
@@ -46,7 +48,7 @@ fn h72_a_commit_whose_caller_lets_go_is_finished() {
     }
 }
 
-/// Nothing of a process that is gone is finished.
+/// Nothing of a dead process is finished.
 #[test]
 fn h72_a_process_that_dies_takes_its_commits_along() {
     run(async |world| {
@@ -64,7 +66,7 @@ fn h72_a_process_that_dies_takes_its_commits_along() {
     });
 }
 
-/// However many callers let go at once, each commit is finished.
+/// However many callers drop their futures at once, each commit is finished.
 #[test]
 fn a_thousand_commits_whose_callers_let_go_are_finished() {
     run(async |world| {
@@ -79,7 +81,7 @@ fn a_thousand_commits_whose_callers_let_go_are_finished() {
             writing(&owner, &table, &[(row, "1"), (&second, "1")]).await
         };
         let written = join_all(rows.iter().map(write)).await;
-        // Each has come to its first wait.
+        // Poll each commit up to its first wait.
         let mut commits: Vec<_> = written.into_iter().map(|tx| Box::pin(tx.commit())).collect();
         let ended = commits.iter_mut().filter_map(|commit| commit.now_or_never()).count();
         drop(commits);
@@ -96,8 +98,8 @@ fn a_thousand_commits_whose_callers_let_go_are_finished() {
     });
 }
 
-/// A commit that waits for the oracle may hold what all other commits wait for: it must go on,
-/// however many others were let go of before it.
+/// A commit that waits for the oracle may hold the lock that all other commits wait for. It
+/// must go on, however many others were dropped before it.
 #[test]
 fn h72_commits_that_wait_for_each_other_are_finished() {
     const COMMITS: usize = 600;
@@ -108,13 +110,13 @@ fn h72_commits_that_wait_for_each_other_are_finished() {
         let rows: Vec<String> = (0..COMMITS).map(|n| format!("{n:04}")).collect();
         let write = async |row: &String| writing(&owner, &table, &[(row, "1")]).await;
         let written = join_all(rows.iter().map(write)).await;
-        // The oracle has used up its window, and the write of the next one takes a while.
+        // The oracle has used up its window, and writing the next one takes a while.
         let held = world.store.when(usize::MAX, Fault::Hold, |request| request.op == Op::System);
         while world.oracle.timestamp().now_or_never().is_some() {}
         let mut commits: Vec<_> = written.into_iter().map(|tx| Box::pin(tx.commit())).collect();
         let ended = commits.iter_mut().filter_map(|commit| commit.now_or_never()).count();
         assert_eq!(ended, 0, "all wait for a timestamp");
-        // The first one writes the window; it is let go of last.
+        // The first commit writes the window. It is dropped last.
         commits.into_iter().rev().for_each(drop);
         held.release();
         world.sleep_ms(100).await;
@@ -123,7 +125,8 @@ fn h72_commits_that_wait_for_each_other_are_finished() {
     });
 }
 
-/// A transaction that only notifies has no locks. It leaves all of its notifications all the same.
+/// A transaction that only notifies has no locks. It must leave all of its notifications
+/// nevertheless.
 #[test]
 fn h72_notifications_whose_sender_lets_go_are_all_left() {
     const SIGNAL: Column = Column::literal("signal");
@@ -150,7 +153,7 @@ fn h72_notifications_whose_sender_lets_go_are_all_left() {
     });
 }
 
-/// A future that was never polled has asked nobody for anything.
+/// A future that was never polled has sent no request.
 #[test]
 fn a_commit_that_was_never_polled_does_nothing() {
     run(async |world| {

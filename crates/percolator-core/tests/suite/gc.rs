@@ -1,4 +1,5 @@
-//! Garbage collection against what arrives late, reads long, crashes and goes on meanwhile.
+//! Tests garbage collection against requests that arrive late, long reads, crashes, and
+//! transactions that go on meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::world::{BAL, World, get, is_aborted, run, set, writing};
 
 const NOW: Duration = Duration::ZERO;
 
-/// Everything a row holds, of every family.
+/// All cells of a row, in every family.
 async fn whole(world: &World, table: &Table, row: &str) -> Row {
     let mut select = Selection::default();
     for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
@@ -33,7 +34,7 @@ async fn delete(client: &Client, table: &Table, row: &str) -> Timestamp {
     tx.commit().await.unwrap()
 }
 
-/// Puts the floor and collection at the present, as if nobody had anything open.
+/// Moves the floor and collection to the present, as if no transaction were open.
 async fn force(world: &World, client: &Client) {
     let latest = world.oracle.peek().await.unwrap();
     world.store.raise_floor(latest).await.unwrap();
@@ -60,7 +61,7 @@ fn what_is_overwritten_goes_and_what_is_read_stays() {
             assert_eq!(get(&client, &table, "a").await.as_deref(), Some("4"));
             assert_eq!(at(&client, &table, "b", report.safe_point).await.as_deref(), Some("once"));
             world.audit(&table).await;
-            // Nothing new: the next round does not even look.
+            // Nothing is new, so the next round does not even read.
             world.store.clear_trace();
             let again = client.gc(NOW).await.unwrap();
             assert!(again.safe_point > report.safe_point, "reading takes timestamps");
@@ -93,7 +94,8 @@ fn h04_prewrite_held_until_its_tomb_is_collected_is_rejected() {
         let result = commit.await.unwrap();
         let too_old = matches!(result, Err(Error::Aborted { reason: AbortReason::TooOld, .. }));
         assert!(too_old, "{result:?}");
-        // The owner's own abort may leave a tomb; nothing else has changed, and it goes, too.
+        // The owner's own abort may leave a tomb. Nothing else has changed, and the tomb is
+        // collected, too.
         other.begin().await.unwrap();
         other.gc(NOW).await.unwrap();
         assert_eq!(whole(&world, &table, "p").await, before);
@@ -110,9 +112,10 @@ fn h06_a_committed_primary_is_kept_until_its_secondaries_are_rolled_forward() {
         let tx = writing(&owner, &table, &[("p", "new"), ("s", "new")]).await;
         let decided = tx.prewrite().await.unwrap().commit_primary().await.unwrap();
         let c = decided.commit_ts();
-        // The owner's plan is gone, its token is still there.
+        // The owner's plan is gone, but its token still exists.
         drop(decided);
-        // The record that says "committed" would be hidden, and go.
+        // The newer write would hide the record that says "committed", and collection would
+        // drop the record.
         set(&other, &table, &[("p", "newer")]).await;
         let round = other.gc(NOW).await.unwrap();
         assert!(round.safe_point > c && round.counts.locks == 1, "{round:?}");
@@ -133,7 +136,7 @@ fn h06_a_living_owners_lock_ends_the_round_before_anything_is_dropped() {
         }
         let locked = writing(&owner, &table, &[("p", "1")]).await.prewrite().await.unwrap();
         other.begin().await.unwrap();
-        // The owner is not registered, so that nothing but its lock stands in the way.
+        // The owner is not registered, so only its lock blocks the round.
         let blocked = other.gc(NOW).await.unwrap();
         let lock = blocked.blocked_by.expect("the owner lives");
         assert_eq!((lock.owner, lock.cell.row), (owner.incarnation(), RowKey::from("p")));
@@ -143,7 +146,7 @@ fn h06_a_living_owners_lock_ends_the_round_before_anything_is_dropped() {
         assert!(is_aborted(&too_old), "the floor was raised: {too_old:?}");
         let status = other.gc_status(NOW).await.unwrap();
         assert!(status.last.unwrap().blocked);
-        // The same safe point once more, though no timestamp was issued since.
+        // Collect at the same safe point once more, though no timestamp was issued since.
         assert_eq!(other.gc(NOW).await.unwrap().counts.writes, 1);
         assert!(!other.gc_status(NOW).await.unwrap().last.unwrap().blocked);
     });
@@ -199,7 +202,8 @@ fn h35_a_reader_below_the_safe_point_gets_an_error_not_nothing() {
             let reader = client.begin().await.unwrap();
             let past = client.snapshot().await.unwrap();
             set(&client, &table, &[("a", "2"), ("b", "2")]).await;
-            // Of another client, and not registered: only the floor stands in the way.
+            // The reader belongs to another client and is not registered. Only the floor
+            // protects it.
             assert_eq!(other.gc(NOW).await.unwrap().counts.writes, 1);
             for row in ["a", "b"] {
                 let got = reader.get(&table, row, &BAL).await;
@@ -228,7 +232,7 @@ fn h35_a_long_value_that_is_collected_between_two_reads_is_too_old() {
         set(&client, &table, &[("a", "1")]).await;
         let reader = client.begin().await.unwrap();
         set(&client, &table, &[("a", "2")]).await;
-        // The first read of the row finds where the value is, the second fetches it.
+        // The first read of the row finds where the value is, and the second fetches it.
         let reads = AtomicUsize::new(0);
         let second = world.store.when(1, Fault::Hold, move |request| {
             let read = request.op == Op::Read && request.row == "a".into();
@@ -251,7 +255,7 @@ fn h36_put_and_delete_read_right_at_every_live_moment_wherever_gc_crashes() {
             run(async |world| {
                 let client = world.client().await;
                 let table = client.table("t").await.unwrap();
-                // Many versions: the row is dropped in steps, the oldest first.
+                // There are many versions, so the row is dropped in steps, the oldest first.
                 for n in 0..versions {
                     set(&client, &table, &[("a", &n.to_string())]).await;
                 }
@@ -259,7 +263,7 @@ fn h36_put_and_delete_read_right_at_every_live_moment_wherever_gc_crashes() {
                 let put = set(&client, &table, &[("a", "again")]).await;
                 let deleted = delete(&client, &table, "a").await;
                 let live = client.snapshot_at(deleted.previous()).await.unwrap();
-                // Some requests get through, then the collector is gone.
+                // Some requests get through, and then the collector is gone.
                 let copies = world.store.on(Op::Collect, "a", crash, Fault::Duplicate);
                 let caught = world.store.on(Op::Collect, "a", 1, Fault::Fail);
                 let _ = client.gc(NOW).await;
@@ -270,7 +274,7 @@ fn h36_put_and_delete_read_right_at_every_live_moment_wherever_gc_crashes() {
                 assert_eq!(copies.count(), crash);
                 caught.release();
                 copies.release();
-                // Nobody needs the live value any more.
+                // No reader needs the live value any more.
                 drop(live);
                 for _ in 0..9 {
                     let _ = client.gc(NOW).await;
@@ -278,7 +282,7 @@ fn h36_put_and_delete_read_right_at_every_live_moment_wherever_gc_crashes() {
                     client.begin().await.unwrap();
                 }
                 assert!(whole(&world, &table, "a").await.cells.is_empty(), "{crash}");
-                // Copies that come late take nothing with them that came meanwhile.
+                // Copies that come late must not remove newer writes.
                 set(&client, &table, &[("a", "new")]).await;
                 copies.deliver().await;
                 assert_eq!(get(&client, &table, "a").await.as_deref(), Some("new"), "{crash}");
@@ -300,7 +304,7 @@ fn tombs_and_the_leftovers_of_crashed_transactions_go() {
             let report = other.gc(NOW).await.unwrap();
             assert_eq!(report.counts.locks, 2, "{row}: {report:?}");
         }
-        // The sweep has left tombs below the safe point; they were dropped by the same round.
+        // The sweep has left tombs below the safe point. The same round has dropped them.
         for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
             assert_eq!(world.cells(&table, family.clone()).await, 0, "{family}");
         }
@@ -316,14 +320,15 @@ fn registered_readers_hold_the_safe_point_back() {
         let registering = reader.collect_in_background(GcOptions::default());
         let long = reader.snapshot_at(first).await.unwrap();
         set(&reader, &table, &[("a", "2")]).await;
-        // Long enough to be registered, and to have lapsed if it were not renewed.
+        // This is long enough for a registration, and long enough for it to lapse if it is not
+        // renewed.
         world.runtime.sleep(Duration::from_secs(100)).await;
         let report = collector.gc(NOW).await.unwrap();
         assert_eq!((report.safe_point, report.counts.writes), (first, 0));
         let status = collector.gc_status(NOW).await.unwrap();
         assert_eq!(status.readers[0].client, reader.incarnation());
         assert_eq!(long.get(&table, "a", &BAL).await.unwrap().as_deref(), Some(&b"1"[..]));
-        // Closed: its registration is taken back.
+        // After the reader is closed, its registration is taken back.
         drop(long);
         world.runtime.sleep(Duration::from_secs(25)).await;
         assert_eq!(collector.gc(NOW).await.unwrap().counts.writes, 1);
@@ -386,7 +391,7 @@ fn the_registration_of_a_dead_client_lapses() {
             assert_eq!(collector.gc(NOW).await.unwrap().safe_point, first);
             process.crash();
             if !vanishes {
-                // It hangs: the token is there, but nothing is renewed any more.
+                // The client hangs: its token exists, but it renews nothing.
                 percolator_core::LockService::register(&*world.locks, process.client.incarnation())
                     .await
                     .unwrap();
@@ -416,7 +421,7 @@ fn the_safe_point_trails_the_present_by_the_retention_also_after_a_restart() {
             commits.push(set(&client, &table, &[("a", &n.to_string())]).await);
             world.runtime.sleep(Duration::from_secs(10)).await;
         }
-        // Readable: what was newest a minute ago, and everything after that.
+        // Versions that were newest a minute ago, and all later ones, can be read.
         let floor = world.store.floor();
         assert!(floor <= commits[24], "{floor} is not a minute old");
         assert!(floor > commits[20], "{floor} stays far behind");
@@ -424,7 +429,7 @@ fn the_safe_point_trails_the_present_by_the_retention_also_after_a_restart() {
         assert_eq!(at(&client, &table, "a", commits[25]).await.as_deref(), Some("25"));
         drop(collector);
         drop(client);
-        // A short-lived process knows from its predecessors how old a timestamp is.
+        // A short-lived process learns from its predecessors how old a timestamp is.
         let later = world.client().await;
         world.runtime.sleep(Duration::from_secs(30)).await;
         assert_eq!(later.gc(10 * minute).await.unwrap().safe_point, floor, "never back");
@@ -476,7 +481,7 @@ fn a_dropped_collector_lets_go_of_the_store_at_once() {
         assert!(alive().await.unwrap(), "the collector is in the middle of a round");
         drop(collector);
         assert!(!alive().await.unwrap());
-        // What it has left is another's.
+        // Another client can collect the garbage that the dropped collector has left.
         assert!(world.client().await.gc(NOW).await.unwrap().counts.writes > 300);
     });
 }
@@ -538,12 +543,12 @@ fn what_finishes_a_decision_is_never_fenced() {
         world.declare_dead(&other);
         let latest = owner.begin().await.unwrap().start_ts();
         world.store.raise_floor(latest.next()).await.unwrap();
-        // A secondary commit.
+        // A secondary commit is not fenced.
         committed.commit_secondaries().await;
         assert_eq!(world.raw(&table, "b", WRITE, &BAL).await.len(), 1);
-        // An owner's abort, and with it rollback of its other rows.
+        // An owner's abort is not fenced, nor is the rollback of its other rows.
         assert!(is_aborted(&aborted.commit_primary().await.map(|d| d.commit_ts())));
-        // A tomb, and rollback by whoever meets the lock.
+        // A tomb is not fenced, nor is a rollback by the client that finds the lock.
         owner.begin().await.unwrap();
         assert_eq!(get(&owner, &table, "f").await, None);
         assert_eq!(world.raw(&table, "e", ROLLBACK, &BAL).await, [s]);
@@ -552,8 +557,8 @@ fn what_finishes_a_decision_is_never_fenced() {
     });
 }
 
-/// H06: once the floor has passed `s`, the absence of a record says nothing about a commit that was
-/// asked for before.
+/// Once the floor has passed `s`, a missing record proves nothing about a commit that was
+/// requested before (H06).
 #[test]
 fn h07_h06_too_old_after_a_lost_reply_is_not_called_aborted() {
     run(async |world| {
@@ -563,7 +568,7 @@ fn h07_h06_too_old_after_a_lost_reply_is_not_called_aborted() {
         let tx = writing(&client, &table, &[("a", "1")]).await;
         let commit = world.beside(tx.commit());
         dropped.arrived().await;
-        // What a garbage collector may do once a newer value has been committed.
+        // Do what a garbage collector may do once a newer value has been committed.
         let floor = client.begin().await.unwrap().start_ts();
         bigtable::Store::raise_floor(&*world.store, floor).await.unwrap();
         let erase = bigtable::Mutation::delete(WRITE, BAL.to_bytes(), bigtable::TimeRange::ALL);

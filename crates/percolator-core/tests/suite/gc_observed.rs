@@ -1,4 +1,4 @@
-//! Garbage collection of observed columns: notifications, acknowledgements, deletions.
+//! Tests garbage collection of observed columns: notifications, acknowledgements, deletions.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn delete(client: &Client, table: &Table, row: &str) {
     tx.commit().await.unwrap();
 }
 
-/// How many versions of a column's write record, and of its acknowledgements, are there.
+/// How many versions of a column's write record exist, and how many of its acknowledgements.
 async fn left(world: &World, table: &Table, row: &str, observer: &str) -> (usize, usize) {
     let ack = bigtable::Selection::default().family(WRITE, bigtable::TimeRange::ALL, u32::MAX);
     let raw = world.raw_table(table).await;
@@ -63,7 +63,7 @@ fn acknowledgements_of_dead_cells_go_when_every_observer_has_acknowledged() {
         let first = observe(&client, "first", A).await;
         set(&client, &table, &[("a", "1")]).await;
         client.wait_idle(None).await.unwrap();
-        // A second observer, whose program stops before the deletion.
+        // The program of the second observer stops before the deletion.
         observe(&client, "second", B).await.stop().await;
         first.stop().await;
         let first = observe(&client, "first", A).await;
@@ -86,7 +86,7 @@ fn acknowledgements_of_dead_cells_go_when_every_observer_has_acknowledged() {
         assert_eq!(report.counts.acknowledgements, 2, "{report:?}");
         assert_eq!(left(&world, &table, "a", "first").await, (0, 0));
         assert_eq!(left(&world, &table, "a", "second").await, (0, 0));
-        // The cell comes back: each observer runs once more, and only once.
+        // The cell is written again. Each observer runs once more, and only once.
         set(&client, &table, &[("a", "2")]).await;
         assert!(client.wait_idle(None).await.unwrap().idle);
         assert_eq!(get_column(&client, &table, "a", &A).await.as_deref(), Some("3"));
@@ -110,7 +110,8 @@ fn acknowledgements_of_living_cells_stay() {
         client.gc(NOW).await.unwrap();
         assert_eq!(left(&world, &table, "a", "count").await, (1, 1));
         workers.stop().await;
-        // Registered anew, it does not run_both again for what it has acknowledged.
+        // The observer is registered again. It does not run again for changes that it has
+        // acknowledged.
         let workers = observe(&client, "count", A).await;
         client.wait_idle(None).await.unwrap();
         assert_eq!(get_column(&client, &table, "a", &A).await.as_deref(), Some("3"));
@@ -154,12 +155,12 @@ fn stale_notifications_go_and_dirty_ones_stay() {
         let workers = client.observe(vec![failing], WorkerOptions::default()).await.unwrap();
         set(&client, &table, &[("dirty", "1")]).await;
         workers.stop().await;
-        // Notifications of a column that nobody observes.
+        // Notifications of a column without observers.
         let versions = [percolator_core::Timestamp::new(1).unwrap()];
         for version in versions {
             let set = bigtable::Mutation::set(NOTIFY, A.to_bytes(), version, "");
             let raw = world.raw_table_of(&table, &NOTIFY).await;
-            // The shard of "orphan", where there are shards.
+            // The key begins with the shard of "orphan" if notifications lie apart.
             let row = if world.is_apart(&NOTIFY) { "[orphan" } else { "orphan" };
             raw.mutate_row(bigtable::RowMutation::new(row).mutation(set)).await.unwrap();
         }

@@ -1,5 +1,5 @@
-//! Hazards whose tests fit nowhere else: timestamps at the boundary, threads, tables (H21, H29,
-//! H33, H44, H59, H68).
+//! Tests hazards that fit into no other file: timestamps at the boundary, threads, tables
+//! (H21, H29, H33, H44, H59, H68).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -100,9 +100,8 @@ fn h44_threads_that_race_for_small_windows_get_each_timestamp_once() {
     assert_eq!(all.len(), 4 * EACH);
 }
 
-/// Every raise of the schema's version is followed by a sweep, at a timestamp of its own: a
-/// transaction that does not know of the version commits below it, so that the sweep finds what it
-/// wrote.
+/// Every raise of the schema's version is followed by a sweep at a timestamp of its own. A
+/// transaction that does not know the version commits below it, so the sweep finds its writes.
 #[test]
 fn h59_an_old_version_comes_with_timestamps_below_the_sweep_s() {
     const RAISES: u64 = 2000;
@@ -111,7 +110,7 @@ fn h59_an_old_version_comes_with_timestamps_below_the_sweep_s() {
     let store = bigtable::MemoryStore::new();
     let oracle = block_on(WindowOracle::open(&store, Incarnation(1))).unwrap();
     let (over, all_here) = (AtomicBool::new(false), Barrier::new(ASKERS + 1));
-    // After so many sweeps a timestamp comes with this version at least.
+    // After the n-th of these sweeps, every timestamp must come with version n or a later one.
     let sweeps = Mutex::new(Vec::new());
     let ask = || {
         all_here.wait();
@@ -138,7 +137,8 @@ fn h59_an_old_version_comes_with_timestamps_below_the_sweep_s() {
     });
 }
 
-/// `sweeps`: the timestamp of the sweep that followed the raise to version 1, to version 2, ...
+/// Checks stamps against `sweeps`: the timestamp of the sweep that followed the raise to
+/// version 1, to version 2, and so on.
 fn check_versions(stamps: &[Stamp], sweeps: &[Timestamp]) {
     for Stamp { timestamp, schema_version } in stamps {
         let swept = sweeps.partition_point(|sweep| sweep < timestamp) as u64;

@@ -1,5 +1,5 @@
-//! A database that nobody uses: what it asks of its store, how often, and what of it may be lost
-//! (H71).
+//! Tests an unused database: which requests it sends, how often, and which of its writes may
+//! be lost (H71).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -49,8 +49,8 @@ fn h71_renewals_alone_may_be_lost_and_each_names_one_exact_version() {
         assert!(writes.iter().all(|write| write.exact), "{writes:?}");
         let synced = |write: &&OwnWrite| write.sync == Syncing::Always;
         let may_be_lost = |write: &&OwnWrite| write.sync == Syncing::MayBeLost;
-        // The world's own oracle makes the record. This one takes over, fills its window, fills it
-        // up again, raises the version, resigns.
+        // The world's own oracle makes the record. This one takes over, fills its window,
+        // fills it again, raises the version, and resigns.
         assert_eq!(of_row(&writes, "oracle").filter(synced).count(), 6, "{writes:?}");
         let renewals = of_row(&writes, "oracle").filter(may_be_lost).count();
         assert!((15..30).contains(&renewals), "{renewals} renewals of the lease");
@@ -63,7 +63,7 @@ fn h71_renewals_alone_may_be_lost_and_each_names_one_exact_version() {
     });
 }
 
-/// Counts what it is given.
+/// Counts the changes that it receives.
 struct Export(Arc<AtomicUsize>);
 
 impl BatchObserver for Export {
@@ -102,8 +102,8 @@ fn idle_workers_hardly_ask_anything_and_a_change_of_their_own_is_handled_soon() 
         let (before, tablets) = (world.store.own_writes().len(), world.store.tablets_asked());
         world.sleep_ms(60_000).await;
         let (asked, woken) = (world.store.trace().len(), world.runtime.woken() - woken);
-        // Six scans of the workers together, of two halves each, six looks of the batch, some
-        // sweeps of tokens.
+        // All workers together make six scans of two halves each. There are also six looks of
+        // the batch, and some sweeps of tokens.
         assert!(asked <= 36, "{asked} requests in a minute");
         let tablets = world.store.tablets_asked() - tablets;
         assert!(tablets <= 2, "asked {tablets} times for tablets");

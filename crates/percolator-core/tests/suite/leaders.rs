@@ -1,5 +1,5 @@
-//! Oracles of several processes: who leads, how soon another does, and that no timestamp ever goes
-//! back on the way (H40 to H43).
+//! Tests oracles of several processes: which one leads, how soon another takes over, and that
+//! no timestamp ever goes back (H40 to H43).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use percolator_core::{
 use crate::faults::{Fault, Op, Weather};
 use crate::world::{World, run, run_seed};
 
-/// Virtual time by a clock that runs too fast or too slow.
+/// Virtual time on a clock that runs too fast or too slow.
 #[derive(Debug)]
 pub(crate) struct Clock {
     pub(crate) inner: VirtualRuntime,
@@ -46,7 +46,7 @@ impl Runtime for Clock {
     }
 }
 
-/// An oracle process. What a paused one remembers can still be asked.
+/// An oracle process. If it is paused, its memory can still be asked.
 struct Process {
     node: Arc<OracleNode>,
     running: AbortHandle,
@@ -138,7 +138,7 @@ fn h41_h42_a_paused_leader_that_wakes_answers_with_errors_and_stands_by() {
         let last = next(&paused).await;
         let second = start(&world, "b:1", 1.0);
         world.sleep_ms(500).await;
-        // Nothing of it runs any more, but it remembers its window.
+        // No task of it runs any more, but it remembers its window.
         first.running.abort();
         let oracle = second.leads(&world).await;
         let new = next(&oracle).await;
@@ -165,7 +165,7 @@ fn a_leader_that_lives_is_left_alone_although_nobody_asks_it() {
         world.sleep_ms(60_000).await;
         assert!(second.oracle().is_none());
         let peeked = oracle.peek().await.unwrap();
-        // Renewals fill the window up, and leave it alone when nothing was taken out.
+        // Renewals fill the window up. If no timestamp was taken, they leave it alone.
         assert_eq!(next(&oracle).await.as_u64(), peeked.as_u64() + 1);
     });
 }
@@ -204,7 +204,8 @@ fn h42_who_resigns_serves_nothing_from_the_moment_its_record_may_say_so() {
         let oracle = second.leads(&world).await;
         let new = next(&oracle).await;
         assert!(new > last);
-        // Another leads, and the one that resigns does not know yet that its record was written.
+        // Another oracle leads. The one that resigns does not know yet that its record was
+        // written.
         assert_eq!(old.timestamp_in_memory(), None, "after {new}");
         let asked = world.beside(async move { old.timestamp().await });
         world.sleep_ms(1).await;
@@ -267,7 +268,7 @@ fn ranges_are_checked_and_may_be_larger_than_the_window() {
     });
 }
 
-/// H46: the last timestamps are handed out, and then there is a clear error.
+/// The last timestamps are issued, and then there is a clear error (H46).
 #[test]
 fn h46_at_the_end_of_the_numbers_there_is_an_error() {
     run(async |world| {
@@ -293,10 +294,10 @@ fn h46_at_the_end_of_the_numbers_there_is_an_error() {
     });
 }
 
-/// What a storm has seen, over all processes.
+/// The observations of a storm, over all processes.
 #[derive(Default)]
 struct Storm {
-    /// Whoever ever led, and until when it is paused, on the true clock.
+    /// Every oracle that ever led, and until when it is paused on the true clock.
     oracles: Vec<(Arc<WindowOracle>, Duration)>,
     highest: Option<Timestamp>,
     version: u64,
@@ -304,7 +305,7 @@ struct Storm {
 }
 
 impl Storm {
-    /// Any oracle that ever led and is not paused: the latest mostly.
+    /// An oracle that once led and is not paused; usually the latest.
     fn one(&self, world: &World) -> Option<Arc<WindowOracle>> {
         let now = world.runtime.now();
         let mut awake = self.oracles.iter().rev().filter(|(_, until)| *until <= now);
@@ -327,7 +328,8 @@ impl Storm {
     }
 }
 
-/// Asks the oracles, and checks each answer against all that arrived before it was asked for.
+/// Asks the oracles, and checks each answer against all answers that arrived before the
+/// question.
 async fn ask(world: World, storm: Rc<RefCell<Storm>>) {
     for round in 0..400 {
         world.sleep_ms(world.runtime.random() % 120).await;
@@ -356,7 +358,7 @@ async fn ask(world: World, storm: Rc<RefCell<Storm>>) {
     }
 }
 
-/// Pauses processes with all they remember, and starts others in their place.
+/// Pauses processes with their memory, and starts others in their place.
 async fn trouble(world: World, storm: Rc<RefCell<Storm>>) {
     let rates = [0.915, 1.0, 1.085];
     let begin = |n: usize| start(&world, &format!("p:{n}"), rates[n]);
@@ -405,9 +407,9 @@ async fn trouble(world: World, storm: Rc<RefCell<Storm>>) {
     }
 }
 
-/// Processes pause, die, resign and come back, clocks differ by nearly a fifth, requests are lost,
-/// late and repeated: whatever is answered lies above all that was answered before it was asked
-/// for.
+/// Processes pause, die, resign and come back. Clocks differ by nearly a fifth. Requests are
+/// lost, late and repeated. Every answer must lie above all answers that arrived before it was
+/// requested.
 #[test]
 fn h41_h42_h43_no_storm_makes_timestamps_go_back() {
     let (answers, led) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -434,7 +436,7 @@ fn h41_h42_h43_no_storm_makes_timestamps_go_back() {
     assert!(answers > 40 * 150 && led > 40 * 2, "{answers} answers of {led} leaders");
 }
 
-/// H40: what an oracle that was alone has left is taken over like any other record.
+/// A node takes over the record of an oracle that ran alone, like any other record (H40).
 #[test]
 fn h40_a_node_begins_above_the_window_of_an_oracle_that_was_alone() {
     run(async |world| {

@@ -1,4 +1,5 @@
-//! Limits of cells, names and transactions, several tables, and what a limit leaves behind.
+//! Tests limits of cells, names and transactions, transactions over several tables, and the
+//! state after a limit was reached.
 
 use percolator_core::{
     Bytes, COLUMN_BYTES_MAX, Column, Error, ROW_KEY_BYTES_MAX, Registration, RowKey,
@@ -29,7 +30,7 @@ fn rows_values_and_columns_have_limits_that_are_checked_before_any_request() {
         assert_eq!(tx.cells_written(), 0);
         assert!(world.store.trace().is_empty());
         tx.set(&table, row(ROW_KEY_BYTES_MAX), &BAL, "v").unwrap();
-        // Some stores need a byte of the key: a program meets that on every store.
+        // Some stores need one byte of the key. So every store has this limit for a program.
         assert!(is_invalid(tx.set(&table, row(ROW_KEY_BYTES_MAX + 1), &BAL, "v")));
         assert!(tx.get(&table, row(ROW_KEY_BYTES_MAX + 1), &BAL).await.unwrap().is_none());
         tx.delete(&table, row(ROW_KEY_BYTES_MAX + 1), &BAL).unwrap();
@@ -69,7 +70,7 @@ fn a_transaction_at_its_limit_keeps_what_it_has() {
         tx.set(&table, "000000", &BAL, "overwritten").unwrap();
         tx.delete(&table, "000001", &BAL).unwrap();
         assert!(tx.get(&table, "one more", &BAL).await.unwrap().is_none());
-        // Bytes: the same buffer counted several times.
+        // Reach the limit of bytes: the same buffer counts several times.
         let mut tx = client.begin().await.unwrap();
         let quarter = Bytes::from(vec![0; TRANSACTION_BYTES_MAX / 4]);
         for row in ["a", "b", "c"] {

@@ -1,5 +1,5 @@
-//! Who is alive: heartbeats, tokens, clocks, and getting out of each other's way (H15, H17 to H19,
-//! H22, H26).
+//! Tests liveness: heartbeats, tokens, clocks, and transactions that get past each other (H15,
+//! H17 to H19, H22, H26).
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ fn h15_a_late_heartbeat_revives_no_lock() {
     });
 }
 
-/// Ten lifetimes in each phase, with heartbeats that fail, whose replies are lost or that come
-/// late, and a late copy of the prewrite in between.
+/// Each phase lasts ten lifetimes. Heartbeats fail, lose their replies or come late, and a
+/// late copy of the prewrite arrives in between.
 #[test]
 fn h15_nobody_cleans_up_a_long_commit_that_keeps_its_lock_fresh() {
     let slow_points = [(Op::Prewrite, Fault::HoldReply), (Op::CommitPrimary, Fault::Hold)];
@@ -89,7 +89,7 @@ fn h15_heartbeats_end_with_the_longest_life() {
     });
 }
 
-/// A lifetime that nobody believes does not make the owner too lazy to stay alive.
+/// No client accepts so long a lifetime, but the owner must still renew its lock in time.
 #[test]
 fn h15_a_very_long_lifetime_is_still_renewed() {
     run(async |world| {
@@ -152,13 +152,13 @@ fn h18_clocks_an_hour_off_neither_kill_the_living_nor_keep_the_dead() {
             let other = world.client().await;
             let table = owner.table("t").await.unwrap();
             let lifetime = owner.options().lock_lifetime;
-            // Abandoned, with its token still there.
+            // The transaction is abandoned, and the owner's token still exists.
             drop(writing(&owner, &table, &[("dead", "1")]).await.prewrite().await.unwrap());
             let before = world.runtime.now();
             assert_eq!(get(&other, &table, "dead").await, None);
             let waited = world.runtime.now() - before;
             assert!(waited >= lifetime && waited <= 2 * lifetime, "{offset}: {waited:?}");
-            // At work, with heartbeats.
+            // The transaction is committing, and sends heartbeats.
             let held = world.store.on(Op::CommitPrimary, "alive", 1, Fault::Hold);
             let commit = world.beside(writing(&owner, &table, &[("alive", "1")]).await.commit());
             held.arrived().await;

@@ -1,5 +1,5 @@
-//! Observers that take long: their row locks are renewed (H73), they leave threads to others, and
-//! they can be stopped.
+//! Tests observers that take long: their row locks are renewed (H73), they leave threads to
+//! others, and they can be stopped.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ impl Began {
     }
 }
 
-/// An observer that takes so long, and then counts its run in the changed row.
+/// An observer that takes this long, and then counts its run in the changed row.
 pub(crate) fn slow(world: &World, takes: Duration, began: &Began) -> impl Observer + use<> {
     let (runtime, began) = (world.runtime.clone(), began.clone());
     observer(move |tx, change| {
@@ -38,7 +38,7 @@ pub(crate) fn slow(world: &World, takes: Duration, began: &Began) -> impl Observ
     })
 }
 
-/// Row locks that last for a second.
+/// Options with row locks that last for a second.
 fn short_locks(threads: usize, run_max: Duration) -> WorkerOptions {
     WorkerOptions { threads, row_lock_lifetime: SECOND, run_max, ..WorkerOptions::default() }
 }
@@ -128,8 +128,8 @@ fn h73_a_batch_that_outlasts_its_lock_is_delivered_once() {
 
 const OTHER: Column = Column::literal("f:other");
 
-/// Two threads, a slow observer with two changes, and a quick one whose change comes later: when it
-/// ran.
+/// Runs two threads with a slow observer that has two changes, and with a quick observer whose
+/// change comes later. Returns when the quick one ran.
 async fn quick_ran_at(world: &World, bound: Option<usize>, bound_of_all: usize) -> Duration {
     let (worker, writer) = (world.client().await, world.client().await);
     let table = worker.table("t").await.unwrap();
@@ -142,7 +142,7 @@ async fn quick_ran_at(world: &World, bound: Option<usize>, bound_of_all: usize) 
     let quick_one = Registration::strong("quick", "t", &OTHER, quick_one);
     let options = WorkerOptions { threads: 2, runs_max: bound_of_all, ..WorkerOptions::default() };
     let workers = worker.observe(vec![strong, quick_one], options).await.unwrap();
-    // Some have hints, some have to be found.
+    // For some changes there are hints; others have to be found.
     set(&worker, &table, &[("a", "1"), ("b", "1")]).await;
     set(&writer, &table, &[("c", "1"), ("d", "1")]).await;
     world.sleep_ms(1500).await;

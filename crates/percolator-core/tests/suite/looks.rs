@@ -1,5 +1,5 @@
-//! Prewrite as two requests for each row, a read and then the conditional mutation: without what
-//! the paper's section 2.5 made one of them (H20).
+//! Tests prewrite with two requests for each row: a read, and then the conditional mutation.
+//! The paper's section 2.5 made them one request (H20).
 
 use percolator_core::{AbortReason, Error, Options};
 
@@ -94,7 +94,7 @@ fn a_look_clears_the_dead_away_and_may_fail() {
         let _left = writing(&dead, &table, &[("a", "dead")]).await.prewrite().await.unwrap();
         world.declare_dead(&dead);
         set(&client, &table, &[("a", "next")]).await;
-        // The prewrite met nothing any more.
+        // The prewrite found no conflicting record.
         assert_eq!(client.stats().looks_outrun, 0);
         let failed = world.store.on(Op::Read, "a", 1, Fault::Fail);
         let tx = writing(&client, &table, &[("a", "last")]).await;

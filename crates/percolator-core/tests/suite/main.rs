@@ -1,4 +1,5 @@
-//! Tests of the protocol, in virtual time, named by the hazard they show the defence against.
+//! Tests the protocol in virtual time. Each test is named after the hazard whose defence it
+//! checks.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Notifications and acknowledgements of strong observers (H47 to H55, H61, H62).
+//! Tests notifications and acknowledgements of strong observers (H47 to H55, H61, H62).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ pub(crate) async fn register(client: &Client, name: &str) {
     observe(client, name, observer(|_, _| Box::pin(async { Ok(()) }))).await.stop().await;
 }
 
-/// Workers of one client for different columns each have their own hints.
+/// Workers of one client for different columns each have hints of their own.
 #[test]
 fn h61_a_hint_is_not_taken_by_workers_that_have_no_observer_for_it() {
     run_both(async |world| {
@@ -66,7 +66,8 @@ async fn count(client: &Client, table: &Table, row: &str) -> i64 {
     get_column(client, table, row, &COUNT).await.map_or(0, |count| count.parse().unwrap())
 }
 
-/// The literal interleaving: O (s=3) has read the cell; W (s=2) writes and commits at 4; O clears.
+/// The exact interleaving: O (s=3) has read the cell, W (s=2) writes and commits at 4, and
+/// then O clears.
 #[test]
 fn h47_clearing_a_notification_spares_the_one_of_a_concurrent_write() {
     for prewrites_only in [false, true] {
@@ -75,7 +76,7 @@ fn h47_clearing_a_notification_spares_the_one_of_a_concurrent_write() {
             let table = worker.table("t").await.unwrap();
             register(&worker, "o").await;
             set(&writer, &table, &[("r", "0")]).await;
-            // In the row itself, the observer's commit takes it away.
+            // If the notification is in the row itself, the observer's commit removes it.
             let op = if world.is_apart(&NOTIFY) { Op::Clear } else { Op::CommitPrimary };
             let clear = world.store.on(op, "r", 1, Fault::Hold);
             let late = writing(&writer, &table, &[("r", "1")]).await;
@@ -167,7 +168,7 @@ fn h51_h62_an_observer_that_crashes_anywhere_has_one_effect_for_each_change() {
         for fault in [Fault::Hold, Fault::HoldReply] {
             run_both(async |world| {
                 if op == Op::Clear && !world.is_apart(&NOTIFY) {
-                    // Part of the observer's commit.
+                    // Here the clearing is a part of the observer's commit.
                     return;
                 }
                 let (writer, crashing) =
@@ -182,7 +183,7 @@ fn h51_h62_an_observer_that_crashes_anywhere_has_one_effect_for_each_change() {
                 drop(lost);
                 let workers = observe(&writer, "o", counting(COUNT)).await;
                 idle(&world, &writer).await;
-                // The advisory row lock goes with the token, not with its lifetime.
+                // The advisory row lock ends with the token, and not only after its lifetime.
                 assert!(world.runtime.now() < Duration::from_secs(10), "{op:?} {fault:?}");
                 assert_eq!(count(&writer, &table, "r").await, 1, "{op:?} {fault:?}");
                 assert_eq!(world.notified(&table, "r", &BAL).await, 0);
@@ -192,7 +193,7 @@ fn h51_h62_an_observer_that_crashes_anywhere_has_one_effect_for_each_change() {
     }
 }
 
-/// A lock service whose advisory locks exclude nobody.
+/// A lock service whose advisory locks exclude no other holder.
 #[derive(Debug)]
 struct EverybodyHolds(Arc<ProcessLocks>);
 
@@ -266,7 +267,8 @@ fn h53_two_observers_of_one_column_both_run_though_one_is_held_up() {
     run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
-        // Two writes of one cell that a third client always writes too: conflicts.
+        // The observer makes two writes of a cell that a third client always writes too, so it
+        // conflicts.
         let busy = observer(|tx, change| {
             Box::pin(async move {
                 add(tx, &change.table, "shared", &OTHER, 1).await?;
@@ -327,8 +329,8 @@ fn h53_a_program_without_one_of_the_observers_deletes_nothing() {
     }
 }
 
-/// Several calls of `observe`, of one client or of several, share the observers of a column:
-/// whichever comes last clears.
+/// Several calls of `observe`, of one client or of several, share the observers of a column.
+/// The observer that handles a change last clears its notification.
 #[test]
 fn h53_observers_of_one_column_that_run_apart_clear_together() {
     for apart in [false, true] {
@@ -352,7 +354,7 @@ fn h53_observers_of_one_column_that_run_apart_clear_together() {
     }
 }
 
-/// The sweep for a new observer notifies of what the others have handled long since.
+/// The sweep for a new observer notifies cells that the others have handled long before.
 #[test]
 fn h53_three_observers_that_run_apart_clear_what_one_of_them_had_to_handle() {
     run_both(async |world| {
@@ -372,7 +374,8 @@ fn h53_three_observers_that_run_apart_clear_what_one_of_them_had_to_handle() {
     });
 }
 
-/// A transaction has aborted after it left its notifications: no observer has anything to handle.
+/// A transaction has aborted after it left its notifications. No observer has anything to
+/// handle.
 #[test]
 fn h62_observers_that_run_apart_clear_what_an_aborted_transaction_has_left() {
     run_both(async |world| {
@@ -431,7 +434,7 @@ fn h56_an_observer_that_failed_for_long_runs_soon_although_others_have_not_run()
     });
 }
 
-/// Somebody else retires it, while this program has nothing to do.
+/// Another client retires the observer while this program has nothing to do.
 #[test]
 fn cells_that_wait_for_an_observer_are_cleared_soon_after_another_client_retires_it() {
     run_both(async |world| {
@@ -450,7 +453,8 @@ fn cells_that_wait_for_an_observer_are_cleared_soon_after_another_client_retires
     });
 }
 
-/// Nothing has told this client of the change: it has begun no transaction since.
+/// This client has had no chance to learn of the change, because it has begun no transaction
+/// since.
 #[test]
 fn idle_reports_name_the_observers_that_are_missing_now() {
     run_both(async |world| {
@@ -470,7 +474,7 @@ fn idle_reports_name_the_observers_that_are_missing_now() {
     });
 }
 
-/// A new version of a program that calls its observer by another name.
+/// A new version of a program gives its observer another name.
 #[test]
 fn an_observer_that_nobody_runs_any_more_is_named_and_its_cells_are_visited_ever_more_rarely() {
     run_both(async |world| {
@@ -488,9 +492,10 @@ fn an_observer_that_nobody_runs_any_more_is_named_and_its_cells_are_visited_ever
         let before = client.stats().begun;
         world.sleep_ms(300_000).await;
         let begun = client.stats().begun - before;
-        // Two for each visit: after 1, 2, 4, ... seconds.
+        // Each visit begins two transactions: after 1, 2, 4, ... seconds.
         assert!(begun < 20 * 2 * 10, "{begun} transactions in five minutes");
-        // A change of such a cell by another process is handled as soon as any.
+        // When another process changes such a cell, the change is handled as soon as any
+        // other.
         let writer = world.client().await;
         set(&writer, &table, &[("10", "2")]).await;
         world.sleep_ms(3_000).await;
@@ -544,7 +549,8 @@ fn h55_an_observer_of_its_own_column_runs_until_it_writes_no_more() {
     });
 }
 
-/// One dirty row among many, no hint, tablets cut at random: one pass of an idle worker finds it.
+/// One row among many is dirty, without a hint, and tablets are cut at random. One pass of an
+/// idle worker finds it.
 #[test]
 fn h61_a_scan_alone_finds_a_dirty_row_within_the_longest_pause() {
     for seed in 0..50 {
@@ -568,8 +574,9 @@ fn h61_a_scan_alone_finds_a_dirty_row_within_the_longest_pause() {
     }
 }
 
-/// While hints keep the workers busy, a pass looks at a few pages, and the next one goes on behind
-/// them: whichever worker takes it, and although workers are at rows of some pages.
+/// While hints keep the workers busy, a pass looks at a few pages, and the next pass goes on
+/// after them. This holds for every worker, even while other workers are at rows of some
+/// pages.
 #[test]
 fn h61_what_has_no_hint_is_found_although_hints_wait() {
     for threads in [1, 16] {
@@ -592,12 +599,14 @@ fn h61_what_has_no_hint_is_found_although_hints_wait() {
             let hinted: Vec<String> = (0..6000).map(name).collect();
             let cells: Vec<(&str, &str)> = hinted.iter().map(|row| (row.as_str(), "1")).collect();
             set(&worker, &table, &cells).await;
-            // In ten places among the others, as a process without workers writes them.
+            // These are in ten places among the others. A process without workers writes them,
+            // so there are no hints.
             let quiet = |n: usize| format!("{}-quiet", name(600 * n + 300));
             let quiet: Vec<String> = (0..10).map(quiet).collect();
             let cells: Vec<(&str, &str)> = quiet.iter().map(|row| (row.as_str(), "1")).collect();
             set(&writer, &table, &cells).await;
-            // Six passes of 1,024 rows are one round; the hints are worth 75 seconds at least.
+            // Six passes of 1,024 rows are one round. The hints keep the workers busy for at
+            // least 75 seconds.
             world.sleep_ms(10_000).await;
             for row in &quiet {
                 let count = count(&worker, &table, row).await;
@@ -609,7 +618,8 @@ fn h61_what_has_no_hint_is_found_although_hints_wait() {
     }
 }
 
-/// Without hints several workers must share what they find, not queue behind the first.
+/// Without hints several workers must share the dirty cells that they find, and not queue
+/// behind the first worker.
 #[test]
 fn h61_workers_that_only_scan_work_side_by_side() {
     run_both(async |world| {

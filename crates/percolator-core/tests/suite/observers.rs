@@ -1,4 +1,4 @@
-//! Failing observers, weak ones, and late timestamps (H56, H57, H60).
+//! Tests failing observers, weak observers, and late timestamps (H56, H57, H60).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,8 @@ fn h56_an_observer_that_panics_is_tried_again_and_holds_nobody_up() {
     });
 }
 
-/// What the observer feeds is away for longer than its turns would last.
+/// The system that the observer feeds is down for longer than the observer's attempts would
+/// last.
 #[test]
 fn h56_a_change_is_not_set_aside_because_what_its_observer_feeds_is_away() {
     run_both(async |world| {
@@ -154,7 +155,7 @@ fn h47_h56_setting_a_change_aside_spares_the_notification_of_a_later_write() {
     });
 }
 
-/// An oracle that can be switched off, or keep its replies back.
+/// An oracle that can be switched off, or can hold its replies back.
 #[derive(Debug)]
 struct Moody {
     oracle: Arc<dyn Oracle>,
@@ -248,7 +249,7 @@ fn h56_an_outage_of_oracle_or_store_is_not_counted_against_the_observers() {
     });
 }
 
-/// Records what a weak observer saw of the cell beside the notification.
+/// Records the value of the cell beside the notification, as a weak observer saw it.
 fn recording(seen: &Arc<Mutex<Vec<Option<String>>>>) -> impl percolator_core::Observer + use<> {
     let seen = seen.clone();
     observer(move |tx, change| {
@@ -262,8 +263,8 @@ fn recording(seen: &Arc<Mutex<Vec<Option<String>>>>) -> impl percolator_core::Ob
     })
 }
 
-/// A weak observer between the writer's start and its commit, and between its notification and its
-/// commit point, must not leave the change unseen.
+/// A weak observer may run between the writer's start and its commit, or between its
+/// notification and its commit point. The change must not stay unseen.
 #[test]
 fn h57_a_weak_notification_is_seen_with_its_change() {
     for hold in [Op::Prewrite, Op::CommitPrimary] {
@@ -279,7 +280,7 @@ fn h57_a_weak_notification_is_seen_with_its_change() {
             let held = world.store.on(hold, "r", 1, Fault::Hold);
             let commit = world.beside(tx.commit());
             held.arrived().await;
-            // Another change of the row notifies and is handled meanwhile.
+            // Another change of the row notifies, and is handled meanwhile.
             let mut other = writer.begin().await.unwrap();
             other.notify(&table, "r", &CHANGED).unwrap();
             other.commit().await.unwrap();

@@ -1,4 +1,5 @@
-//! Commit in one step: what it leaves, what it says, and when it takes the two phases instead.
+//! Tests the one-step commit: its records, its results, and when it takes the two phases
+//! instead.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,21 +21,22 @@ use crate::world::{
     writing,
 };
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Applied,
-    /// It is applied, and its sender told `Unknown`.
+    /// The request is applied, and its sender gets `Unknown`.
     ReplyLost,
-    /// Its sender is told `Unknown`; it is applied when the test says so.
+    /// The sender gets `Unknown`. The request is applied when the test says so.
     Late,
-    /// It is refused with `Unavailable`.
+    /// The request is refused with `Unavailable`.
     Refused,
-    /// Its timestamp is taken, and the test says when it is published, and when its sender is told.
+    /// The timestamp is taken. The test decides when the commit is published and when its
+    /// sender gets the reply.
     Slow,
 }
 
-/// The timestamp of a commit, which was taken before what it writes is.
+/// The timestamp of a commit, which was taken before the commit's mutations are written.
 #[derive(Debug)]
 struct Taken {
     at: Arc<dyn AtCommit>,
@@ -54,14 +56,15 @@ impl AtCommit for Taken {
     }
 }
 
-/// The world's store, with commits in one step.
+/// The world's store, with one-step commits.
 #[derive(Debug)]
 struct OneStep {
     inner: Arc<FaultyStore>,
     fates: Mutex<VecDeque<Fate>>,
     late: Mutex<Vec<CommitRows>>,
     committed: Mutex<usize>,
-    /// Released when a slow commit may be published, and when its sender may be told.
+    /// The first is released when a slow commit may be published, the second when its sender
+    /// may get the reply.
     publish: Arc<Caught>,
     reply: Arc<Caught>,
 }
@@ -102,7 +105,7 @@ impl OneStep {
             Arc::new(Taken { at, commit_ts: Mutex::new(commit_ts), written })
         };
         let first = taken(None, false);
-        // Predicates and timestamp: nothing is written.
+        // Evaluate the predicates and take the timestamp. Nothing is written.
         let asked = CommitRows { at: first.clone(), ..request.clone() };
         let outcome = self.inner.inner.commit_rows(asked).await?;
         assert_eq!(outcome, RowsOutcome::NoTimestamp, "nothing is in the way");
@@ -114,7 +117,7 @@ impl OneStep {
         outcome
     }
 
-    /// Applies what is late.
+    /// Applies the late requests.
     async fn deliver(&self) -> Vec<bigtable::Result<RowsOutcome>> {
         let late = std::mem::take(&mut *self.late.lock().unwrap());
         let mut outcomes = Vec::new();
@@ -156,7 +159,7 @@ impl StoreLayer for OneStep {
         }
     }
 
-    /// Every request has a fate.
+    /// Refuses, so that every request goes through `commit_rows` and gets a fate.
     fn try_commit_rows(
         &self,
         request: CommitRows,
@@ -294,7 +297,8 @@ fn h06_h07_what_was_committed_late_and_collected_is_not_called_aborted() {
         let tomb = world.store.on(Op::RollBackPrimary, "a", 1, Fault::Hold);
         let tx = writing(&client, &table, &[("a", "1")]).await;
         let commit = world.beside(tx.commit());
-        // The look found nothing; the request arrives, is overwritten, and its record collected.
+        // The look found nothing. The request arrives, is overwritten, and its record is
+        // collected.
         tomb.arrived().await;
         assert!(matches!(store.deliver().await[..], [Ok(RowsOutcome::Committed(_))]));
         let theirs = other.table("t").await.unwrap();
@@ -410,7 +414,7 @@ fn weak_notifications_go_with_the_commit_and_observers_run() {
         let workers = client.observe(vec![weak], one_thread()).await.unwrap();
         let mut tx = client.begin().await.unwrap();
         tx.set(&table, "m", &BAL, "1").unwrap();
-        // Before, at and after the row that is written.
+        // Notify a row before, at and after the written row.
         for row in ["a", "m", "z"] {
             tx.notify(&table, row, &CHANGED).unwrap();
         }
@@ -426,9 +430,9 @@ fn weak_notifications_go_with_the_commit_and_observers_run() {
     });
 }
 
-/// An observer in table `b` writes to table `a`, which is observed, too. Its commit takes the
-/// notification in `b` away and leaves one in `a`: whoever looks at `a` before and at `b`
-/// afterwards finds neither.
+/// An observer in table `b` writes to table `a`, which is observed, too. Its commit removes
+/// the notification in `b` and leaves one in `a`. A client that looks at `a` before the commit
+/// and at `b` afterwards finds neither.
 #[test]
 fn h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published() {
     run(async |world| {
@@ -469,8 +473,8 @@ fn h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published() {
     });
 }
 
-/// The request is with the store, or its outcome is being found out: counters, hints and the
-/// settling go on.
+/// The request is with the store, or its outcome is being found out. Counters, hints and the
+/// settling must go on.
 #[test]
 fn h72_a_commit_in_one_step_whose_caller_lets_go_is_settled() {
     for fate in [Fate::Slow, Fate::ReplyLost] {

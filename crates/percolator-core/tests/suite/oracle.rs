@@ -1,4 +1,4 @@
-//! The timestamp oracle: windows, restarts, successors, lost replies (H40 to H45).
+//! Tests the timestamp oracle: windows, restarts, successors, lost replies (H40 to H45).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ fn h40_a_restart_at_any_step_of_a_window_begins_above_all_given_out() {
                 for n in 0..4 {
                     let fault = fault.filter(|_| n < 2);
                     let rule = fault.map(|fault| world.store.on(Op::System, "oracle", 1, fault));
-                    // Without an answer the window was not extended, and nothing is served.
+                    // Without an answer the window was not extended, and no timestamp is
+                    // issued.
                     if let Ok(stamp) = oracle.timestamp().await {
                         assert!(stamp.timestamp > last);
                         last = stamp.timestamp;
@@ -67,8 +68,8 @@ fn h41_h42_an_oracle_that_was_superseded_serves_nothing_once_it_knows() {
     });
 }
 
-/// A window alone does not keep an oracle that wakes from serving below its successor: its lease
-/// does.
+/// The window alone does not stop an oracle that wakes from issuing timestamps below its
+/// successor's. Its lease does.
 #[test]
 fn h41_a_leader_serves_while_its_lease_holds_and_its_successor_waits_for_that() {
     run(async |world| {
@@ -77,14 +78,15 @@ fn h41_a_leader_serves_while_its_lease_holds_and_its_successor_waits_for_that() 
         let second = world.beside(lead(world.clone(), 11));
         for _ in 0..3 {
             world.sleep_ms(500).await;
-            // Taken over already, but nothing is served above it yet.
+            // The second oracle has taken over, but it issues no timestamp above the first
+            // one's yet.
             let timestamp = next(&first).await;
             assert!(timestamp > last);
             last = timestamp;
         }
         let second = second.await.unwrap();
         assert!(next(&second).await > last);
-        // It has window left, and does not know yet that it was taken over.
+        // The first oracle has window left, and does not know yet that it was superseded.
         assert!(matches!(first.timestamp().await, Err(Error::Oracle(_))));
         assert!(matches!(first.peek().await, Err(Error::Oracle(_))));
         assert!(matches!(first.schema_version().await, Err(Error::Oracle(_))));
@@ -120,7 +122,8 @@ fn h43_a_write_of_its_own_whose_reply_was_lost_does_not_stop_an_oracle() {
                 let rule = world.store.on(Op::System, "oracle", 1, fault);
                 let raised = oracle.raise_schema_version(2 * version - 1).await;
                 assert_eq!(raised.is_ok(), fault == Fault::DropReply);
-                // It arrives after its sender has given it up, and wants something else.
+                // The request arrives after its sender has given it up, and asks for something
+                // else.
                 rule.deliver().await;
                 let version = 2 * version;
                 oracle.raise_schema_version(version).await.unwrap();
@@ -171,7 +174,7 @@ fn h45_concurrent_and_cancelled_requests_get_each_timestamp_once() {
     });
 }
 
-/// H46: a record that cannot be is refused, not counted on from.
+/// An impossible record is refused. The oracle does not go on counting from it (H46).
 #[test]
 fn h46_an_impossible_record_is_an_error_and_no_panic() {
     run(async |world| {

@@ -1,4 +1,4 @@
-//! Observers that are paused, and resumed (H75).
+//! Tests observers that are paused and resumed (H75).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn counts(client: &Client, table: &Table, column: &Column, row: &str) -> O
     get_column(client, table, row, column).await
 }
 
-/// One client has the workers, another one pauses and resumes, a third one writes.
+/// One client has the workers, another pauses and resumes, and a third writes.
 #[test]
 fn h75_what_changes_during_a_pause_is_one_run_after_it() {
     run_both(async |world| {
@@ -39,7 +39,7 @@ fn h75_what_changes_during_a_pause_is_one_run_after_it() {
             set(&writing, &table, &[("r", value), ("s", value)]).await;
             world.sleep_ms(5_000).await;
         }
-        // Nothing is done for them, and no timestamp is taken.
+        // No worker does anything for these changes, and no timestamp is taken.
         let before = world.oracle.peek().await.unwrap();
         world.sleep_ms(60_000).await;
         assert_eq!(world.oracle.peek().await.unwrap(), before);
@@ -60,7 +60,7 @@ fn h75_what_changes_during_a_pause_is_one_run_after_it() {
     });
 }
 
-/// A pause holds over restarts: whoever registers the observer again does not end it.
+/// A pause survives restarts: registering the observer again does not end it.
 #[test]
 fn h75_a_pause_survives_the_workers() {
     run_both(async |world| {
@@ -83,7 +83,8 @@ fn h75_a_pause_survives_the_workers() {
     });
 }
 
-/// Of two observers of a column one is paused. The other one runs, once, and clears nothing.
+/// A paused observer shares its column with another one. The other runs once, and clears
+/// nothing.
 #[test]
 fn h75_other_observers_of_the_column_go_on_and_clear_nothing() {
     for together in [true, false] {
@@ -101,7 +102,7 @@ fn h75_other_observers_of_the_column_go_on_and_clear_nothing() {
             let report = other.wait_idle(None).await.unwrap();
             let paused: Vec<&str> = report.paused.iter().map(|p| &*p.observer).collect();
             assert!(report.idle && paused == ["a"], "{report:?}");
-            // The cell rests: it is visited ever more rarely.
+            // Workers visit the resting cell less and less often.
             world.sleep_ms(60_000).await;
             let begun = one.stats().begun;
             world.sleep_ms(60_000).await;
@@ -109,7 +110,7 @@ fn h75_other_observers_of_the_column_go_on_and_clear_nothing() {
             let value = async |column: Column| counts(&one, &table, &column, "r").await;
             assert_eq!((value(A).await, value(B).await.as_deref()), (None, Some("1")));
             assert_eq!(one.backlog().await.unwrap()[0].cells, 1);
-            // A change that the other one has still to handle is waited for.
+            // `wait_idle` waits for a change that the other observer still has to handle.
             set(&one, &table, &[("r", "2")]).await;
             assert!(other.wait_idle(None).await.unwrap().idle);
             assert_eq!(value(B).await.as_deref(), Some("2"));
@@ -135,7 +136,8 @@ impl BatchObserver for Export {
     }
 }
 
-/// A batching observer, and two weak ones that share a column and so are paused together.
+/// A batching observer pauses. So do two weak observers, which share a column and pause
+/// together.
 #[test]
 fn h75_weak_observers_of_a_column_and_batches_pause() {
     run_both(async |world| {

@@ -1,4 +1,4 @@
-//! Columns that are read together, and kept for the transaction.
+//! Tests columns that are fetched together and kept for the transaction.
 
 use percolator_core::{Client, Column, Options, Table};
 
@@ -12,12 +12,13 @@ fn columns(count: usize) -> Vec<Column> {
     (0..count).map(|n| Column::new(format!("f:{n:02}")).unwrap()).collect()
 }
 
-/// The length of a document's column: every fifth of the table "long" does not fit into its record.
+/// The length of a document's column. In the table "long", every fifth column has a long
+/// value.
 fn length(table: &Table, n: usize) -> usize {
     n + if table.name() == "long" && n.is_multiple_of(5) { 300 } else { 10 }
 }
 
-/// Writes documents of so many columns.
+/// Writes documents with these columns.
 async fn documents(client: &Client, table: &Table, rows: usize, columns: &[Column]) {
     for row in 0..rows {
         let mut tx = client.begin().await.unwrap();
@@ -47,8 +48,9 @@ fn a_document_of_twenty_columns_takes_a_tenth_of_the_reads() {
     run(async |world| {
         let (plain, client) = (world.client().await, world.client_with(ahead()).await);
         let columns = columns(20);
-        // One for each cell and another for each of the four long ones, of the first document, too.
-        // Then one for all cells, and one for all long values.
+        // Alone, each cell takes one request, and each of the four long values another.
+        // Reading ahead, this holds for the first document only. Each later document takes one
+        // request for all cells, and one for all long values.
         for (name, first, others) in [("short", 20, 1), ("long", 24, 2)] {
             let table = plain.table(name).await.unwrap();
             documents(&plain, &table, 80, &columns).await;
@@ -62,7 +64,7 @@ fn a_document_of_twenty_columns_takes_a_tenth_of_the_reads() {
     });
 }
 
-/// Teaches a client that a column follows after another.
+/// Teaches a client that one column follows another.
 async fn teach(client: &Client, table: &Table) {
     let tx = client.begin().await.unwrap();
     for column in [&A, &B] {
@@ -70,8 +72,8 @@ async fn teach(client: &Client, table: &Table) {
     }
 }
 
-/// H28: the writer of the second column had committed before the reader began; its lock there is
-/// all that says so.
+/// The writer of the second column had committed before the reader began. Only its lock shows
+/// that (H28).
 #[test]
 fn h28_what_is_fetched_ahead_passes_the_same_lock_check() {
     run(async |world: World| {
@@ -92,7 +94,7 @@ fn h28_what_is_fetched_ahead_passes_the_same_lock_check() {
     });
 }
 
-/// Nobody waits for a lock on a column that was not asked for.
+/// No reader waits for a lock on a column that it has not read.
 #[test]
 fn a_lock_on_a_column_that_is_fetched_ahead_holds_nobody_up() {
     run(async |world| {
@@ -136,7 +138,7 @@ fn what_is_kept_is_that_of_the_start_timestamp_below_own_writes() {
         tx.read_own_writes(false);
         assert_eq!(tx.get(&table, "r", &B).await.unwrap().as_deref(), Some(&b"1"[..]));
         assert_eq!(get_column(&client, &table, "r", &B).await.as_deref(), Some("2"));
-        // What is absent is kept as absent.
+        // An absent cell is kept as absent.
         let tx = client.begin().await.unwrap();
         assert_eq!(tx.get(&table, "none", &A).await.unwrap(), None);
         let before = client.stats().reads;

@@ -1,4 +1,4 @@
-//! Reads and scans: locks in the way, paging, own writes, columns (H27 to H39, H65).
+//! Tests reads and scans: locks in the way, paging, own writes, columns (H27 to H39, H65).
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,8 @@ fn h28_every_value_passed_a_lock_check_at_the_same_timestamp() {
         let earlier = write(&B, "earlier").await;
         let tx = reader.begin().await.unwrap();
         assert_eq!(tx.get(&table, "r", &A).await.unwrap().as_deref(), Some(&b"old"[..]));
-        // A lock from before `s` blocks, whatever was read of the row; one from after does not.
+        // A lock from before `s` blocks, even if the row was read before. A lock from after
+        // `s` does not.
         let later = write(&A, "later").await;
         assert_eq!(tx.get(&table, "r", &A).await.unwrap().as_deref(), Some(&b"old"[..]));
         later.commit_primary().await.unwrap();
@@ -59,7 +60,8 @@ fn h28_every_value_passed_a_lock_check_at_the_same_timestamp() {
         let blocked =
             world.beside(async move { tx.get_many(&table_, &["r".into()], &[A, B]).await });
         world.sleep_ms(100).await;
-        // Its commit timestamp is above the reader's: what was there before is to be seen.
+        // The writer's commit timestamp is above the reader's, so the reader must see the old
+        // value.
         earlier.commit_primary().await.unwrap();
         let row = blocked.await.unwrap().unwrap().remove(0);
         assert_eq!(row, [Some("old".into()), Some("old".into())]);
@@ -81,7 +83,7 @@ fn h28_a_reader_gives_up_on_a_living_owner_after_a_bound() {
         assert_eq!((cell.to_string().as_str(), owner), ("t/a/bal", writer.incarnation()));
         let waited = world.runtime.now() - before;
         assert!(waited < reader.options().read_wait_max + reader.options().lock_lifetime);
-        // A scan that met the lock can be taken up again, and misses nothing.
+        // After a scan has failed at the lock, it can go on, and misses nothing.
         let mut scan = tx.scan(&table);
         assert!(scan.next().await.is_err());
         held.release();
@@ -116,7 +118,7 @@ fn h30_a_scan_finds_new_rows_whose_commit_stopped_half_way() {
     });
 }
 
-/// The scan under test: a table where every third row is locked, in one way or another.
+/// A table in which every third row is locked in one way or another.
 async fn locked_table(client: &Client, table: &Table, dead: &[Client]) -> BTreeMap<String, String> {
     let mut model = BTreeMap::new();
     for n in 0..24 {
@@ -238,7 +240,8 @@ fn h34_a_transaction_seen_alive_and_committed_later_is_read_as_committed() {
         let table = owner.table("t").await.unwrap();
         let tx = writing(&owner, &table, &[("p", "1"), ("s", "1")]).await;
         let prewritten = tx.prewrite().await.unwrap();
-        // A blind writer asks about it, finds it alive, and gives way.
+        // A writer that reads nothing looks into the lock, finds the owner alive, and gives
+        // up.
         assert!(is_aborted(&writing(&reader, &table, &[("s", "2")]).await.commit().await));
         drop(prewritten.commit_primary().await.unwrap());
         assert_eq!(get(&reader, &table, "s").await.as_deref(), Some("1"));
@@ -288,7 +291,7 @@ fn h38_columns_of_one_row_are_independent_and_one_transaction_is_whole() {
         let row =
             one.begin().await.unwrap().get_many(&table, &["r".into()], &[A, B]).await.unwrap();
         assert_eq!(row[0], [Some("first".into()), Some("second".into())]);
-        // Both or none, whichever of the two conflicts.
+        // Both writes are lost or none, whichever of the two conflicts.
         for column in [A, B] {
             let mut loser = one.begin().await.unwrap();
             loser.set(&table, "r", &A, "lost").unwrap();
@@ -392,7 +395,7 @@ fn snapshots_of_the_future_and_below_the_floor_are_refused() {
     });
 }
 
-/// A row of that name is another one there.
+/// A row of the same name is another row in another store.
 #[test]
 fn a_table_of_another_store_is_refused() {
     run(async |world| {

@@ -1,4 +1,4 @@
-//! Registering and retiring observers, and when everything is done (H58, H59).
+//! Tests registering and retiring observers, and `wait_idle` (H58, H59).
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ const CHANGED: Column = Column::literal("f:changed");
 #[test]
 fn h58_columns_are_strong_or_weak_and_misuse_is_refused_before_any_request() {
     run_both(async |world| {
-        // The writer was there before the observers, and learns of them with its next timestamp.
+        // The writer began before the observers were registered. It learns of them with its
+        // next timestamp.
         let (client, worker) = (world.client().await, world.client().await);
         let table = client.table("t").await.unwrap();
         register(&worker, "strong").await;
@@ -46,7 +47,7 @@ fn h58_columns_are_strong_or_weak_and_misuse_is_refused_before_any_request() {
 
 #[test]
 fn h59_a_writer_with_the_old_schema_is_not_missed() {
-    // Whether it asks for its commit timestamp before or after the observer is registered.
+    // The writer asks for its commit timestamp before or after the observer is registered.
     for asks_before in [true, false] {
         run_both(async |world| {
             let (worker, writer) =
@@ -66,7 +67,7 @@ fn h59_a_writer_with_the_old_schema_is_not_missed() {
             let commit = early.unwrap_or_else(&mut commit);
             held.arrived().await;
             held.release();
-            // Dies before its secondaries.
+            // The writer dies before its secondaries are committed.
             drop(commit.await.unwrap().unwrap());
             writer.crash();
             let workers = registered.await.unwrap();
@@ -108,15 +109,15 @@ fn h59_registering_finds_what_was_written_before_also_after_a_crash() {
                 assert_eq!(count.as_deref(), Some("1"), "{row}, {crash_at:?}");
             }
             workers.stop().await;
-            // Again: everything is acknowledged.
+            // Registering again finds nothing: everything is acknowledged.
             observe(&client, "o", counting(COUNT)).await.stop().await;
             assert_eq!(world.cells(&table, NOTIFY).await, 0);
         });
     }
 }
 
-/// The schema is stored, but the crash kept the oracle from carrying its version: whoever registers
-/// next must see to that before it sweeps.
+/// The schema is stored, but the oracle does not carry its version because of the crash. The
+/// next client that registers must raise the version before it sweeps.
 #[test]
 fn h59_registering_after_a_crash_raises_the_version_before_the_sweep() {
     run_both(async |world| {
@@ -128,7 +129,7 @@ fn h59_registering_after_a_crash_raises_the_version_before_the_sweep() {
         crashing.spawn(async move { register(&dying, "o").await });
         raise.arrived().await;
         crashing.crash();
-        // The sweep is over; that it is, is not stored yet.
+        // The sweep is over, but this is not stored yet.
         let swept = world.store.on(Op::System, "observers", 1, Fault::Hold);
         let client = world.client().await;
         let registering = client.clone();
@@ -160,7 +161,7 @@ fn a_retired_observer_leaves_nothing_to_wait_for() {
         prewritten.commit_primary().await.unwrap();
         assert!(client.wait_idle(Some(Duration::from_secs(1))).await.unwrap().idle);
         assert!(world.cells(&table, NOTIFY).await <= 1);
-        // Registered again, it finds all of them.
+        // An observer that is registered again finds all of them.
         let workers = observe(&client, "o", counting(COUNT)).await;
         client.wait_idle(None).await.unwrap();
         for row in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! Rollback and what arrives after it (H01 to H05, H24, H25).
+//! Tests rollback, and requests that arrive after it (H01 to H05, H24, H25).
 
 use percolator_core::{AbortReason, Error};
 
@@ -55,7 +55,7 @@ fn h02_prewrite_of_the_primary_after_its_secondary_was_resolved_is_rejected() {
         let s = tx.start_ts();
         let commit = world.beside(tx.commit());
         held.arrived().await;
-        // The owner lives, so nothing is decided before the lock on the secondary has expired.
+        // The owner lives, so no client decides before the lock on the secondary has expired.
         let before = world.runtime.now();
         assert_eq!(get(&other, &table, "s").await, None);
         assert!(world.runtime.now() - before >= owner.options().lock_lifetime);
@@ -85,7 +85,8 @@ fn h03_secondary_without_primary_is_resolved_at_once_when_the_owner_is_gone() {
     });
 }
 
-/// Watching two orphans of one transaction must not take each other's locks for signs of life.
+/// A client that watches two orphans of one transaction must not take the second lock for a
+/// sign of life.
 #[test]
 fn h03_two_secondaries_without_primary_expire_although_both_are_watched() {
     run(async |world| {
@@ -150,7 +151,8 @@ fn h25_a_transaction_that_only_writes_gets_past_dead_locks() {
     run(async |world| {
         let other = world.client().await;
         let table = other.table("t").await.unwrap();
-        // Dead for certain: at once. Only silent: after the lock's lifetime.
+        // If the owner is known to be dead, the writer gets past at once. If it is only
+        // silent, the writer gets past after the lock's lifetime.
         for (dead, seconds) in [(true, 0..1), (false, 10..40)] {
             let owner = world.client().await;
             let tx = writing(&owner, &table, &[("p", "1"), ("s", "1")]).await;

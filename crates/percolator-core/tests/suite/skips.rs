@@ -1,4 +1,4 @@
-//! Changes that an observer is to skip because it keeps failing at them.
+//! Tests changes that an observer must skip because it keeps failing on them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -10,7 +10,7 @@ use crate::world::{A, B, BAL, World, add, counting, get_column, observer, run_bo
 
 const TODO: Column = Column::literal("f:todo");
 
-/// An observer that fails while it is told to, and else counts.
+/// An observer that fails while `fails` is set, and counts otherwise.
 fn failing(name: &str, column: &Column, counter: Column, fails: &Arc<AtomicBool>) -> Registration {
     let fails = fails.clone();
     let run = observer(move |tx, change| {
@@ -61,7 +61,7 @@ fn a_skipped_change_is_acknowledged_and_the_next_one_runs() {
     });
 }
 
-/// What has changed since was never tried, and is no more skipped than any other change.
+/// A change that came after the failure was never tried, so it must not be skipped.
 #[test]
 fn a_change_that_is_newer_than_the_failure_is_not_skipped() {
     run_both(async |world: World| {
@@ -83,7 +83,8 @@ fn a_change_that_is_newer_than_the_failure_is_not_skipped() {
     });
 }
 
-/// Two observers failed at one change: it is skipped for one, and stays set aside for the other.
+/// Two observers failed on one change. It is skipped for one, and stays set aside for the
+/// other.
 #[test]
 fn a_change_is_skipped_for_one_observer_alone() {
     run_both(async |world: World| {
@@ -113,7 +114,7 @@ fn a_change_is_skipped_for_one_observer_alone() {
     });
 }
 
-/// Nothing acknowledges a weak notification: it is dropped.
+/// A weak notification is not acknowledged, but dropped.
 #[test]
 fn a_weak_notification_is_skipped() {
     run_both(async |world: World| {

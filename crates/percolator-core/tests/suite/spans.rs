@@ -1,4 +1,4 @@
-//! Spans: what a trace shows of a transaction and of an observer's run.
+//! Tests spans: a transaction, and an observer's run, as a trace shows them.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
@@ -86,7 +86,7 @@ impl Subscriber for Trace {
 }
 
 impl State {
-    /// The spans below one, indented, with these fields and their events.
+    /// The spans below a given span, indented, with fields and events.
     fn tree(&self, parent: Option<u64>, depth: usize, text: &mut String) {
         for (id, span) in self.spans.iter().filter(|(_, span)| span.parent == parent) {
             write!(text, "{:1$}{2}", "", 2 * depth, span.name).unwrap();
@@ -101,9 +101,9 @@ impl State {
     }
 }
 
-/// A second subscriber that nobody uses. While a process has one alone, `tracing` asks the thread
-/// that comes to a span first whether anybody wants it. If that is the thread of another test, the
-/// answer is no, and it is kept for all threads.
+/// A second subscriber, which no test uses. With a single subscriber, `tracing` asks only the
+/// thread that comes to a span first whether the span is wanted. If that thread belongs to
+/// another test, the answer is no, and it is kept for all threads.
 static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Trace::default()));
 
 /// The spans that a test makes.

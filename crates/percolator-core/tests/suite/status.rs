@@ -1,4 +1,4 @@
-//! Status rows: who writes them, who lists them, and what never sees them.
+//! Tests status rows: which clients write them, which list them, and what never sees them.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn a_closed_or_dropped_client_writes_no_status_any_more() {
     });
 }
 
-/// A status takes no timestamp, is not waited for, and is no garbage.
+/// A status takes no timestamp, `wait_idle` does not wait for it, and it is no garbage.
 #[test]
 fn nothing_else_sees_a_status() {
     run(async |world| {

@@ -1,6 +1,7 @@
-//! The stores that the suite runs on.
+//! Names the stores that the suite runs on.
 //!
-//! The tests of another store include files of this suite and have a file `stores.rs` of their own.
+//! The tests of another store include files of this suite, and have a `stores.rs` of their
+//! own.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use bigtable::{Limits, MemoryStore, Store};
 pub(crate) const FLOOR: bool = true;
 /// How many seeds of storms there are.
 pub(crate) const STORMS: u64 = 200;
-/// Scripts that are not played, and why.
+/// Scripts that are left out, and why.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[];
 
 /// An empty store.
@@ -22,7 +23,8 @@ fn memory(locality_groups: bool) -> MemoryStore {
     if locality_groups { MemoryStore::new() } else { MemoryStore::without_locality_groups() }
 }
 
-/// An empty store that takes requests of a limited size, as those behind google.bigtable.v2 do.
+/// An empty store that accepts only requests of a limited size, as stores behind
+/// google.bigtable.v2 do.
 pub(crate) fn limited(locality_groups: bool) -> Arc<dyn Store> {
     let limits = Limits {
         mutations_max: Some(20_000),

@@ -1,8 +1,11 @@
-//! Many clients, observers and crashes over a store that loses, delays and repeats requests.
+//! Runs many clients, observers and crashes over a store that loses, delays and repeats
+//! requests.
 //!
-//! What must come out whatever happens: money is neither made nor lost in any snapshot; every
-//! change is handled by its strong observer in exactly one committed run, though one run may handle
-//! several; nothing is left locked or notified.
+//! The invariants in every run:
+//! * Money is neither made nor lost in any snapshot.
+//! * The strong observer of a change handles it in exactly one committed run. One run may
+//!   handle several changes.
+//! * No lock and no notification is left.
 
 use std::time::Duration;
 
@@ -36,7 +39,7 @@ fn options(seed: u64) -> Options {
     Options {
         lock_lifetime: Duration::from_secs(2),
         commit_deadline: Duration::from_secs(5),
-        // Some values travel in the records, some apart.
+        // Some values are stored in the records, some in `data`.
         short_value_bytes_max: (seed % 3) as usize,
         prewrite_in_one_request: seed % 4 < 2,
         secondaries: if seed.is_multiple_of(2) {
@@ -82,7 +85,8 @@ async fn sum(client: &Client, banks: &[Table; 2]) -> Result<i64> {
     Ok(sum)
 }
 
-/// Follows an account's changes: notes the version it has seen, and a run that saw nothing new.
+/// Follows an account's changes: records the version that it has seen, and any run that saw
+/// nothing new.
 async fn follow(tx: &mut Transaction, change: &Change) -> Result<()> {
     let Change { table, row, .. } = change;
     let version = number(tx.get(table, row.clone(), &VERSION).await?);
@@ -94,7 +98,7 @@ async fn follow(tx: &mut Transaction, change: &Change) -> Result<()> {
     tx.set(table, row.clone(), &SEEN, version.to_string())
 }
 
-/// Copies what the account has been followed to.
+/// Copies the version up to which the account was followed.
 async fn copy(tx: &mut Transaction, change: &Change) -> Result<()> {
     let Change { table, row, .. } = change;
     let seen = tx.get(table, row.clone(), &SEEN).await?.unwrap_or_default();
@@ -129,7 +133,7 @@ async fn teller(world: World, seed: u64, banks: [Table; 2]) {
         let (done, end) = futures::channel::oneshot::channel::<()>();
         process.spawn(async move {
             for _ in 0..6 {
-                // Conflicts and lost replies are what this is about.
+                // Conflicts and lost replies are expected here.
                 let _ = transfer(&client, &banks).await;
             }
             drop(done);
@@ -143,13 +147,13 @@ async fn teller(world: World, seed: u64, banks: [Table; 2]) {
     }
 }
 
-/// Collects garbage until told to stop: by turns as far as it can, and behind the present. Returns
+/// Collects garbage until `stop`, in turns up to the present and some way behind it. Returns
 /// how many rounds dropped something.
 async fn collect(client: Client, mut stop: futures::channel::oneshot::Receiver<()>) -> usize {
     let mut rounds = 0;
     while let Ok(None) = stop.try_recv() {
         let random = client.runtime().random();
-        // A round that the weather ends is done again.
+        // If faults end a round, the next one does its work.
         let round = client.gc(Duration::from_millis(random % 2 * 20)).await;
         rounds += usize::from(round.is_ok_and(|round| round.counts.writes > 0));
         client.runtime().sleep(Duration::from_millis((random >> 8) % 20)).await;
@@ -189,7 +193,7 @@ async fn storm(world: World, seed: u64) -> usize {
     for teller in tellers {
         teller.await.unwrap();
     }
-    // What is still on its way arrives, then the weather clears.
+    // Requests in flight arrive, and then the weather clears.
     world.runtime.sleep(STORM.late_max).await;
     world.store.set_weather(Weather::default());
     drop(stop);
@@ -207,7 +211,8 @@ async fn storm(world: World, seed: u64) -> usize {
             assert_eq!(value(&IDLE_RUNS), 0, "a change was handled twice: {what}");
             assert_eq!(value(&COPY), value(&SEEN), "a weak notification was lost: {what}");
         }
-        // Acknowledgements are not part of a scan; their locks are resolved by whoever reads them.
+        // Acknowledgements are not part of a scan. Observers resolve their locks when they
+        // read them.
         let resolved = first.held_locks(1000).await.unwrap();
         assert!(resolved.iter().all(|lock| lock.cell.column.family() == b"ack"), "{resolved:?}");
         world.audit(table).await;
@@ -218,12 +223,12 @@ async fn storm(world: World, seed: u64) -> usize {
     if !FLOOR {
         return 0;
     }
-    // What the garbage collector leaves is one version of each cell.
+    // The garbage collector leaves one version of each cell.
     let report = first.gc(Duration::ZERO).await.unwrap();
     assert!(report.blocked_by.is_none(), "seed {seed}: {report:?}");
     assert_eq!(sum(&first, &banks).await.unwrap(), total, "seed {seed}: after collection");
     for table in &banks {
-        // Balance, version, copy, what was seen and its acknowledgement; nobody ran idly.
+        // Balance, version, copy, `seen` and its acknowledgement. No run was idle.
         assert_eq!(world.cells(table, WRITE).await, 5 * ACCOUNTS as usize, "seed {seed}");
         assert_eq!(world.cells(table, ROLLBACK).await, 0, "seed {seed}");
         world.audit(table).await;
@@ -231,7 +236,7 @@ async fn storm(world: World, seed: u64) -> usize {
     rounds
 }
 
-/// Every second seed; the environment variable `SEEDS` gives how many there are.
+/// Runs every second seed. The environment variable `SEEDS` sets their number.
 fn storms(first: u64) {
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(STORMS);
     let mut rounds = 0;

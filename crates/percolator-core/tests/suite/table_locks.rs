@@ -1,4 +1,5 @@
-//! The lock service in the store: tokens of processes that live and die, advisory locks (H17, H18).
+//! Tests the lock service in the store: tokens of processes that live and die, and advisory
+//! locks (H17, H18).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -72,14 +73,15 @@ fn h17_h18_a_token_lives_as_long_as_its_process_whatever_the_clocks() {
                 assert!(b.is_alive(first).await.unwrap());
                 world.sleep_ms(200).await;
             }
-            // The process dies with all of its tasks, and comes back under a name of its own.
+            // The process dies with all of its tasks, and comes back with a new incarnation.
             drop(a);
             let again = process(&world, own).await;
             again.register(second).await.unwrap();
             let took = death(&world, &b, first).await;
             assert!(took >= LIFETIME.mul_f64(0.6) && took < LIFETIME.mul_f64(1.3), "{took:?}");
             assert!(b.is_alive(second).await.unwrap() && !b.is_alive(first).await.unwrap());
-            // Who looks for the first time need not wait: the token is gone.
+            // A process that looks for the first time need not wait, because the token is
+            // gone.
             assert!(!process(&world, 1.0).await.is_alive(first).await.unwrap());
         });
     }
@@ -103,7 +105,7 @@ fn h17_a_token_that_was_given_up_is_gone_at_once_and_stays_gone() {
     });
 }
 
-/// Somebody took a living process for dead: its next renewal sets that right.
+/// Another process took a living process for dead. The next renewal corrects that.
 #[test]
 fn h17_a_token_that_was_removed_wrongly_comes_back() {
     run(async |world| {
@@ -133,14 +135,14 @@ fn advisory_locks_exclude_and_run_out_on_the_observers_clock() {
             assert!(a.try_lock(&name, by(one), 5 * SECOND).await.unwrap());
             assert!(!b.try_lock(&name, by(two), 5 * SECOND).await.unwrap());
             assert!(!a.try_lock(&name, by(one), 5 * SECOND).await.unwrap(), "nor its holder again");
-            // It is not theirs to give up.
+            // Only the holder can give the lock up.
             b.unlock(&name, by(one));
             a.unlock(&name, by(two));
             world.sleep_ms(1).await;
             assert!(!b.try_lock(&name, by(two), 5 * SECOND).await.unwrap());
             world.sleep_ms(5001).await;
             assert!(b.try_lock(&name, by(two), 5 * SECOND).await.unwrap(), "it has run out");
-            // Late, and of a lock that is another's by now.
+            // This request is late: the lock belongs to another process by now.
             a.unlock(&name, by(one));
             world.sleep_ms(1).await;
             assert!(!a.try_lock(&name, by(one), 5 * SECOND).await.unwrap());
@@ -151,7 +153,7 @@ fn advisory_locks_exclude_and_run_out_on_the_observers_clock() {
     });
 }
 
-/// A worker that has handled one column of a row often comes back for another one at once.
+/// A worker that has handled one column of a row often comes back at once for another one.
 #[test]
 fn an_advisory_lock_that_was_just_given_up_is_had_again_by_its_process_and_then_by_others() {
     run(async |world| {
@@ -177,14 +179,15 @@ fn an_advisory_lock_that_was_just_given_up_is_had_again_by_its_process_and_then_
             assert!(!b.try_lock(b"row", by(two), 5 * SECOND).await.unwrap());
             assert_eq!(claim().await.as_ref(), Some(&first), "no request was needed");
         }
-        // The pauses after which it was given up for good have passed meanwhile, one by one.
+        // The pauses after which a given-up lock leaves the store have passed meanwhile, one
+        // by one.
         world.sleep_ms(100).await;
         assert_eq!(claim().await.as_ref(), Some(&first), "it is used");
         a.unlock(b"row", by(one));
         world.sleep_ms(60).await;
         assert_eq!(claim().await, None);
         assert!(b.try_lock(b"row", by(two), 5 * SECOND).await.unwrap());
-        // Others have seen the claim of one that is long held for as long: it is made anew.
+        // Others have watched an old claim for a long time, so it is replaced by a new one.
         let old = claim().await.unwrap();
         world.sleep_ms(2_000).await;
         b.unlock(b"row", by(two));
@@ -195,7 +198,7 @@ fn an_advisory_lock_that_was_just_given_up_is_had_again_by_its_process_and_then_
     });
 }
 
-/// Timers and clocks of a process need not agree (simulator, seed 22).
+/// The timers and clocks of a process may disagree (simulator, seed 22).
 #[test]
 fn an_advisory_lock_that_was_given_up_goes_however_slow_the_clock_is() {
     for rate in [0.9, 0.97, 1.0, 1.1] {
@@ -228,7 +231,8 @@ fn a_question_for_an_advisory_lock_that_is_given_up_keeps_nobody_away() {
     });
 }
 
-/// A row that a dead worker had locked waits for its token, not for the lock's whole lifetime.
+/// A row that a dead worker had locked is free once the worker's token is gone, before the
+/// lock's lifetime ends.
 #[test]
 fn h17_an_advisory_lock_of_the_dead_is_free_once_its_token_is_gone() {
     run(async |world| {
@@ -286,7 +290,7 @@ fn renewals_that_fail_now_and_then_kill_nobody() {
     }
 }
 
-/// A runtime whose tasks all end at once.
+/// A runtime that can end all of its tasks at once.
 #[derive(Debug)]
 struct Mortal {
     inner: VirtualRuntime,
@@ -320,9 +324,9 @@ impl Runtime for Mortal {
     }
 }
 
-/// The whole way: a process dies between prewrite and commit; another one, with a lock service of
-/// its own over the same table, rolls it back once its token has run out, long before its locks
-/// have.
+/// The whole sequence: a process dies between prewrite and commit. Another process, with a
+/// lock service of its own over the same table, rolls the transaction back. It does so once
+/// the dead process's token has run out, long before its locks have.
 #[test]
 fn h16_the_locks_of_a_dead_process_are_resolved_when_its_token_has_run_out() {
     run(async |world| {
@@ -348,7 +352,7 @@ fn h16_the_locks_of_a_dead_process_are_resolved_when_its_token_has_run_out() {
         world.sleep_ms(20_000).await;
         let seen_by = LockService::is_alive(&*living.services().locks, dying.incarnation());
         assert!(seen_by.await.unwrap());
-        // As by kill -9.
+        // The process ends as by kill -9.
         runtime.tasks.lock().unwrap().iter().for_each(AbortHandle::abort);
         let since = now(&world);
         let table = living.table("t").await.unwrap();
@@ -370,7 +374,7 @@ fn a_lifetime_that_cannot_be_kept_is_refused() {
     });
 }
 
-/// Two pieces of work of one process, and one of another, follow each other on a lock.
+/// Two pieces of work of one process, and one of another, take a lock one after the other.
 #[test]
 fn h73_a_renewal_never_takes_back_a_lock_that_another_has() {
     run(async |world| {
@@ -393,7 +397,7 @@ fn h73_a_renewal_never_takes_back_a_lock_that_another_has() {
         assert!(b.renew(b"row", by(two), SECOND).await.unwrap(), "it is still theirs");
         b.unlock(b"row", by(two));
         world.sleep_ms(100).await;
-        // Among the workers of one process.
+        // The same holds among the workers of one process.
         assert!(a.try_lock(b"row", late(2), SECOND).await.unwrap());
         world.sleep_ms(1100).await;
         assert!(a.try_lock(b"row", late(3), SECOND).await.unwrap(), "it has run out");
@@ -402,7 +406,7 @@ fn h73_a_renewal_never_takes_back_a_lock_that_another_has() {
         world.sleep_ms(100).await;
         assert!(!b.try_lock(b"row", by(two), SECOND).await.unwrap(), "nor was it given up");
         assert!(a.renew(b"row", late(3), SECOND).await.unwrap());
-        // What was given up does not come back either.
+        // A lock that was given up does not come back either.
         a.unlock(b"row", late(3));
         assert!(!a.renew(b"row", late(3), SECOND).await.unwrap());
         world.sleep_ms(100).await;
@@ -410,7 +414,7 @@ fn h73_a_renewal_never_takes_back_a_lock_that_another_has() {
     });
 }
 
-/// The same in the lock service of one process.
+/// The same holds for the lock service of one process.
 #[test]
 fn h73_no_renewal_takes_back_a_lock_in_one_process() {
     run(async |world| {
@@ -429,7 +433,8 @@ fn h73_no_renewal_takes_back_a_lock_in_one_process() {
     });
 }
 
-/// Of a renewal without a reply nobody knows whether it came: the next one is right in both cases.
+/// After a renewal without a reply, its sender does not know whether it arrived. The next
+/// renewal must be right in both cases.
 #[test]
 fn h73_a_renewal_whose_reply_was_lost_is_followed_by_another() {
     for lost in [Fault::DropReply, Fault::Fail] {

@@ -1,4 +1,4 @@
-//! Garbage collection on stores that cannot compare a floor within their row operations.
+//! Tests garbage collection on stores that cannot compare a floor within their row operations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use percolator_core::{AbortReason, Client, Error, GcOptions, Options, Result, Ru
 use crate::faults::{DATA, Fault, LOCK, Op, WRITE};
 use crate::world::{BAL, Process, World, get, run_unfenced, set, writing};
 
-/// The longest life of a request, and what follows from it.
+/// The longest life of a request, and the term that follows from it.
 const LIFE: Duration = Duration::from_secs(1);
 const TERM: Duration = Duration::from_secs(4);
 
@@ -26,15 +26,15 @@ async fn at(client: &Client, table: &Table, row: &str, ts: Timestamp) -> Result<
     Ok(value.map(|value| String::from_utf8(value.to_vec()).unwrap()))
 }
 
-/// A process whose renewals end when it crashes; its client goes on, and does not know.
+/// A process whose renewals end when it crashes. Its client goes on, and does not know that.
 async fn process(world: &World) -> Process {
     world.process(Options::default(), 0).await
 }
 
-/// Rounds until collection has gone beyond a timestamp.
+/// Runs rounds until collection has passed a timestamp.
 async fn collect_beyond(world: &World, collector: &Client, ts: Timestamp) {
     for _ in 0..20 {
-        // A timestamp for the safe point to go to.
+        // Take a timestamp to which the safe point can advance.
         collector.begin().await.unwrap();
         if collector.gc(TERM).await.unwrap().safe_point > ts {
             return;
@@ -70,7 +70,8 @@ fn options_that_contradict_the_life_of_a_request_are_refused_with_the_remedy() {
     assert!(error.contains("151s") && error.contains("a shorter deadline"), "{error}");
 }
 
-/// A store without a floor as a client sees it whose requests live longer than those of others.
+/// A store without a floor, as seen by a client whose requests live longer than those of
+/// others.
 #[derive(Debug)]
 struct Patient(Arc<MemoryStore>);
 
@@ -148,7 +149,8 @@ fn a_background_collector_works_without_a_floor() {
     });
 }
 
-/// H35: also of a client that collects nothing itself, and long after its timestamp was young.
+/// This also holds for a client that collects nothing itself, long after its timestamp was
+/// young (H35).
 #[test]
 fn h35_a_reader_that_keeps_its_registration_reads_on_however_long() {
     run_unfenced(LIFE, async |world| {
@@ -176,7 +178,8 @@ fn h35_a_reader_that_keeps_its_registration_reads_on_however_long() {
     });
 }
 
-/// H35: its registration does not reach the store any more, and others go on without it.
+/// The client's registration no longer reaches the store, and other clients go on without it
+/// (H35).
 #[test]
 fn h35_a_reader_whose_registration_lapsed_gets_an_error_not_nothing() {
     run_unfenced(LIFE, async |world| {
@@ -185,7 +188,7 @@ fn h35_a_reader_whose_registration_lapsed_gets_an_error_not_nothing() {
         set(&other, &table, &[("a", "1")]).await;
         let tx = reader.client.begin().await.unwrap();
         let s = tx.start_ts();
-        // It was registered once.
+        // The timestamp was registered once.
         world.sleep_ms(3_000).await;
         reader.crash();
         delete(&other, &table, "a").await;
@@ -194,12 +197,13 @@ fn h35_a_reader_whose_registration_lapsed_gets_an_error_not_nothing() {
         assert!(is_too_old(&tx.get(&table, "a", &BAL).await));
         assert!(is_too_old(&tx.scan(&table).collect().await));
         assert!(is_too_old(&at(&reader.client, &table, "a", s).await));
-        // What it begins now is young.
+        // A transaction that begins now is young.
         assert_eq!(get(&reader.client, &table, "a").await, None);
     });
 }
 
-/// H35: the answer of a read was under way for so long that collection may have been faster.
+/// The reply of a read was in flight for so long that collection may have overtaken the read
+/// (H35).
 #[test]
 fn h35_an_answer_that_comes_after_the_registration_lapsed_is_not_believed() {
     run_unfenced(LIFE, async |world| {
@@ -220,8 +224,8 @@ fn h35_an_answer_that_comes_after_the_registration_lapsed_is_not_believed() {
     });
 }
 
-/// H35: a reader that is young needs no registration, because nothing that was overwritten so
-/// lately goes; a round that would not keep to that is refused.
+/// A young reader needs no registration, because a version that was overwritten recently is
+/// kept. A round that would not keep it is refused (H35).
 #[test]
 fn h35_a_retention_that_is_too_short_drops_nothing_beneath_a_young_reader() {
     run_unfenced(LIFE, async |world| {
@@ -240,7 +244,8 @@ fn h35_a_retention_that_is_too_short_drops_nothing_beneath_a_young_reader() {
     });
 }
 
-/// H04: all of its evidence is collected; what it would overwrite unseen is a deletion.
+/// All evidence of the transaction is collected. Its commit would overwrite a deletion that it
+/// has not seen (H04).
 #[test]
 fn h04_h35_a_transaction_whose_registration_lapsed_does_not_commit() {
     run_unfenced(LIFE, async |world| {
@@ -261,8 +266,8 @@ fn h04_h35_a_transaction_whose_registration_lapsed_does_not_commit() {
     });
 }
 
-/// A commit that is sent in the last life of a request before its owner lapses may be applied when
-/// it has.
+/// A commit that is sent less than one request life before its owner lapses may be applied
+/// after that.
 #[test]
 fn h04_h35_no_commit_is_sent_that_could_be_applied_after_the_registration_lapsed() {
     run_unfenced(LIFE, async |world| {
@@ -270,7 +275,7 @@ fn h04_h35_no_commit_is_sent_that_could_be_applied_after_the_registration_lapsed
         let table = owner.client.table("t").await.unwrap();
         let tx = writing(&owner.client, &table, &[("a", "1"), ("b", "1")]).await;
         owner.crash();
-        // Five sixths of a term are its own; half a life of a request is left of them.
+        // The owner may rely on five sixths of a term. Half a request life of them is left.
         world.runtime.sleep(TERM * 5 / 6 - LIFE / 2).await;
         let result = tx.commit().await;
         assert!(is_too_old(&result), "{result:?}");
@@ -281,10 +286,11 @@ fn h04_h35_no_commit_is_sent_that_could_be_applied_after_the_registration_lapsed
     });
 }
 
-/// H07: a commit that may have come through before the registration lapsed is not called aborted.
+/// A commit that may have been applied before the registration lapsed is not reported as
+/// aborted (H07).
 #[test]
 fn h07_h35_a_commit_without_a_reply_is_unknown_once_the_registration_lapsed() {
-    // Whether its record is still there when it looks at what became of it.
+    // The commit's record may be collected or not when the owner looks for it.
     for collected in [false, true] {
         run_unfenced(LIFE, async |world| {
             let (owner, other) = (process(&world).await, world.client().await);
@@ -310,8 +316,8 @@ fn h07_h35_a_commit_without_a_reply_is_unknown_once_the_registration_lapsed() {
     }
 }
 
-/// H06, H12: a copy of a prewrite, held up beyond every deadline, arrives when the deletion that
-/// would have rejected it is collected, and the primary's record is not.
+/// A copy of a prewrite is held up beyond every deadline. When it arrives, the deletion that
+/// would have rejected it is collected, and the primary's record is not (H06, H12).
 #[test]
 fn h06_h12_a_late_lock_below_the_last_collection_is_removed_and_never_rolled_forward() {
     run_unfenced(LIFE, async |world| {
@@ -329,7 +335,7 @@ fn h06_h12_a_late_lock_below_the_last_collection_is_removed_and_never_rolled_for
             let delivered = copy.deliver().await;
             assert!(matches!(delivered[..], [Ok(false)]), "nothing is left to reject it");
             assert_eq!(world.raw(&table, "s", LOCK, &BAL).await, [s]);
-            // Also who has resolved locks of the transaction before looks again.
+            // A client that has resolved locks of this transaction before looks again, too.
             assert_eq!(get(&other, &table, "s").await, None);
             assert_eq!(world.raw(&table, "s", LOCK, &BAL).await, []);
             assert_eq!(world.raw(&table, "s", DATA, &BAL).await, []);
@@ -339,7 +345,7 @@ fn h06_h12_a_late_lock_below_the_last_collection_is_removed_and_never_rolled_for
     });
 }
 
-/// H06: the collector stands still between its look at a lock and its verdict (seed 7633).
+/// The collector stops between its read of a lock and its verdict (H06, seed 7633).
 #[test]
 fn h06_a_lock_that_was_judged_too_late_does_not_count_as_swept() {
     run_unfenced(LIFE, async |world| {
@@ -370,7 +376,8 @@ fn h06_a_lock_that_was_judged_too_late_does_not_count_as_swept() {
     });
 }
 
-/// A reader of the past and a round that overtake one another anywhere: one of them sees the other.
+/// A reader of the past and a collection round may overtake each other anywhere. At least one
+/// must see the other.
 #[test]
 fn h35_who_begins_to_read_the_past_is_seen_by_the_round_or_refused() {
     for (held_of_round, number) in [(true, 1), (true, 2), (true, 3), (false, 1), (false, 2)] {
@@ -422,7 +429,8 @@ fn h35_who_begins_to_read_the_past_is_seen_by_the_round_or_refused() {
     }
 }
 
-/// A copy of a request may be under way when its transaction ends, however long that was open.
+/// A copy of a request may be in flight when its transaction ends, however long the
+/// transaction was open.
 #[test]
 fn h04_what_ends_after_long_stays_registered_until_its_requests_are_over() {
     run_unfenced(LIFE, async |world| {

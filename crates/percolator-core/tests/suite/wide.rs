@@ -1,5 +1,5 @@
-//! Rows with many columns and long names, on stores that take requests of a limited size (H69,
-//! H70).
+//! Tests rows with many columns and long names, on stores that accept only requests of a
+//! limited size (H69, H70).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use percolator_core::{
 use crate::faults::{Fault, LOCK, Op, ROLLBACK};
 use crate::world::{BAL, World, get_column, is_aborted, run_both, run_limited};
 
-/// As many columns as given, with names of this length.
+/// `count` columns with names of `bytes` bytes.
 pub(crate) fn columns(count: usize, bytes: usize) -> Vec<Column> {
     let rest = bytes - 2;
     (0..count).map(|n| Column::new(format!("f:{n:0rest$}")).unwrap()).collect()
@@ -33,8 +33,8 @@ pub(crate) async fn wide(
     tx
 }
 
-/// The values of the columns, read together and by a scan: all of them, or none. Of many columns
-/// some are read.
+/// Whether the columns have their values, read together and by a scan: either all have them,
+/// or none. If there are many columns, only some are read.
 pub(crate) async fn is_there(
     client: &Client,
     table: &Table,
@@ -59,13 +59,13 @@ pub(crate) async fn is_there(
     read > 0
 }
 
-/// How an owner left its transaction.
+/// The state in which an owner left its transaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Left {
     Committed,
-    /// It died behind its commit point.
+    /// It died after its commit point.
     Decided,
-    /// It died before.
+    /// It died before its commit point.
     Prewritten,
     /// It gave up before its commit point.
     Aborted,
@@ -87,8 +87,8 @@ pub(crate) async fn leave(world: &World, owner: &Client, tx: Transaction, left: 
     }
 }
 
-/// Commits, rolls forward, rolls back and aborts a row of these columns, as a row of its own and as
-/// the primary's.
+/// Commits, rolls forward, rolls back and aborts a row with these columns, once as the
+/// primary's row and once as another one.
 async fn every_way(world: &World, columns: &[Column]) {
     for row in ["p", "s"] {
         for left in [Left::Prewritten, Left::Aborted, Left::Decided, Left::Committed] {
@@ -97,7 +97,7 @@ async fn every_way(world: &World, columns: &[Column]) {
             let table = owner.table("t").await.unwrap();
             let tx = wide(&owner, &table, row, columns).await;
             leave(world, &owner, tx, left).await;
-            // What was committed before stays.
+            // Values that were committed before must stay.
             let there = is_there(&other, &table, row, columns).await;
             let commits = matches!(left, Left::Decided | Left::Committed);
             assert_eq!(there, commits, "{left:?}, {} columns of row {row}", columns.len());
@@ -145,7 +145,7 @@ fn h70_a_row_of_ten_thousand_columns_is_committed_and_rolled_forward() {
     });
 }
 
-/// What the commit of a row takes at most is taken, and one cell more is refused.
+/// The largest row that can be committed is accepted, and a row with one more cell is refused.
 #[test]
 fn h70_a_row_whose_commit_could_not_be_sent_is_refused_before_it_is_locked() {
     run_limited(async |world| {
@@ -194,7 +194,7 @@ fn h70_a_row_that_is_too_large_for_a_message_is_refused_before_it_is_locked() {
     });
 }
 
-/// Programs that did not ask for limits left such rows; whoever reads one next repairs it.
+/// Programs that did not ask for limits left such rows. The next reader repairs them.
 #[test]
 fn h70_a_locked_row_that_is_too_wide_for_one_request_is_repaired_by_its_next_reader() {
     run_limited(async |world| {
@@ -223,7 +223,7 @@ fn h70_a_commit_that_the_store_refuses_for_good_is_aborted_at_once() {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let column = columns(1, 12);
-        // Refused when it is first asked for.
+        // The store refuses the first request.
         world.store.on(Op::CommitPrimary, "p", 1, Fault::Refuse);
         let before = world.runtime.now();
         let result = wide(&client, &table, "s", &column).await.commit().await;
@@ -234,13 +234,14 @@ fn h70_a_commit_that_the_store_refuses_for_good_is_aborted_at_once() {
         assert!(world.runtime.now() - before < Duration::from_secs(1));
         assert_eq!(world.cells(&table, LOCK).await, 0);
         assert!(!is_there(&client, &table, "s", &column).await);
-        // Refused when it is repeated, after the first one was applied and its reply was lost.
+        // The store refuses the repeated request, after the first was applied and its reply
+        // was lost.
         world.store.on(Op::CommitPrimary, "p", 1, Fault::DropReply);
         world.store.on(Op::CommitPrimary, "p", 1, Fault::Refuse);
         let tx = wide(&client, &table, "s", &column).await;
         assert!(tx.commit().await.is_ok());
         assert!(is_there(&client, &table, "s", &column).await);
-        // Refused when it is repeated, while the first one is on its way.
+        // The store refuses the repeated request while the first is in flight.
         let late = world.store.on(Op::CommitPrimary, "p", 1, Fault::Late);
         world.store.on(Op::CommitPrimary, "p", 1, Fault::Refuse);
         let tx = wide(&client, &table, "s", &column).await;
@@ -252,7 +253,7 @@ fn h70_a_commit_that_the_store_refuses_for_good_is_aborted_at_once() {
     });
 }
 
-/// A heartbeat names every lock that its owner may have placed since the last reply.
+/// A heartbeat names every lock that its owner may have written since the last reply.
 #[test]
 fn h70_heartbeats_that_get_no_reply_stay_within_the_limit_of_a_predicate() {
     run_limited(async |world| {
@@ -268,7 +269,7 @@ fn h70_heartbeats_that_get_no_reply_stay_within_the_limit_of_a_predicate() {
         while unsettled.count() < 15 {
             world.sleep_ms(1000).await;
         }
-        // It still renews its lock, and nobody takes it for dead.
+        // The owner still renews its lock, and no other client takes it for dead.
         let before: Vec<Timestamp> = world.raw(&table, "p", LOCK, primary).await;
         world.sleep_ms(3 * owner.options().lock_lifetime.as_millis() as u64).await;
         let read = other.begin().await.unwrap().get(&table, "p", primary).await;
@@ -280,7 +281,8 @@ fn h70_heartbeats_that_get_no_reply_stay_within_the_limit_of_a_predicate() {
     });
 }
 
-/// The abort takes the primary with its tomb first: what is left of the row goes with the others.
+/// The abort removes the primary lock first and leaves its tomb. The remaining locks of the
+/// row are removed with the other rows.
 #[test]
 fn h69_an_abort_leaves_no_lock_in_the_row_of_the_primary() {
     run_both(async |world| {
@@ -296,7 +298,8 @@ fn h69_an_abort_leaves_no_lock_in_the_row_of_the_primary() {
     });
 }
 
-/// So does a resolver, and a row that it took the primary from is found whole by the next.
+/// A resolver does so as well. The next client must resolve the rest of a row from which it
+/// took the primary.
 #[test]
 fn h69_locks_that_the_primary_left_behind_are_rolled_back() {
     run_both(async |world| {

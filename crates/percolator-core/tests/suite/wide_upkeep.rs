@@ -1,5 +1,5 @@
-//! Rows at the limits of one request (H70) after their transactions have ended: garbage collection,
-//! and the notifications of observers.
+//! Tests rows at the limits of one request (H70) after their transactions have ended: garbage
+//! collection, and the notifications of observers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -16,7 +16,8 @@ use crate::notifications::one_thread;
 use crate::wide::{Left, columns, is_there, leave, wide};
 use crate::world::{BAL, World, observer, run_both_limited, run_limited};
 
-/// Collects what is hidden now. A store without a floor keeps a retention, in virtual time.
+/// Collects the versions that are hidden now. On a store without a floor this waits for a
+/// retention, in virtual time.
 async fn collect(world: &World, client: &Client) -> GcReport {
     let now = client.begin().await.unwrap().start_ts();
     let retention = client.retention_min();
@@ -48,7 +49,8 @@ async fn delete(client: &Client, table: &Table, row: &str, columns: &[Column]) {
 #[test]
 fn h70_a_wide_row_is_collected() {
     run_limited(async |world| {
-        // Each value lies beside its write record, so that two cells of each column go.
+        // Each value is stored beside its write record, so two cells of each column are
+        // collected.
         let long = Options { short_value_bytes_max: 0, ..Options::default() };
         let client = world.client_with(long).await;
         let table = client.table("t").await.unwrap();
@@ -59,7 +61,7 @@ fn h70_a_wide_row_is_collected() {
         }
         assert_eq!(world.cells(&table, WRITE).await, 2 * (count + 1));
         collect(&world, &client).await;
-        // One cell more is the primary's.
+        // The primary has one more cell.
         for family in [WRITE, DATA] {
             assert_eq!(world.cells(&table, family.clone()).await, count + 1, "{family:?}");
         }
@@ -73,7 +75,8 @@ fn h70_a_wide_row_is_collected() {
     });
 }
 
-/// Each transaction keeps to the limits; the row that they leave together is many times as large.
+/// Each transaction keeps to the limits, but the row that they write together is many times as
+/// large.
 #[test]
 fn h70_a_row_of_long_names_is_collected() {
     run_limited(async |world| {
@@ -96,8 +99,8 @@ fn h70_a_row_of_long_names_is_collected() {
     });
 }
 
-/// Collection goes below no lock. It settles all those of a row together: the number of reads says
-/// so.
+/// Collection drops nothing below a lock. It settles all locks of a row together, as the
+/// number of reads shows.
 #[test]
 fn h70_collection_settles_the_locks_of_a_wide_row() {
     run_limited(async |world| {
@@ -138,7 +141,7 @@ fn h70_a_writer_settles_the_locks_of_a_wide_row() {
     });
 }
 
-/// Leaves one notification more than one request can delete: nobody worked while they came.
+/// Leaves one more notification than one request can delete. No worker ran meanwhile.
 async fn notify_too_often(world: &World, client: &Client, table: &Table) -> usize {
     let known = Registration::weak("o", "t", &BAL, Counting(Arc::default()));
     client.observe(vec![known], one_thread()).await.unwrap().stop().await;
@@ -151,7 +154,7 @@ async fn notify_too_often(world: &World, client: &Client, table: &Table) -> usiz
     count
 }
 
-/// The key of the one row with notifications.
+/// The key of the only row with notifications.
 async fn notified_row(world: &World, table: &Table) -> RowKey {
     let store = world.raw_table_of(table, &NOTIFY).await;
     let select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
@@ -282,7 +285,7 @@ fn h70_more_notifications_than_one_request_can_delete_are_collected() {
         let workers = client.observe(vec![register()], one_thread()).await.unwrap();
         assert!(client.wait_idle(Some(Duration::from_secs(100))).await.unwrap().idle);
         workers.stop().await;
-        // The observer has acknowledged all that these could stand for.
+        // The observer has acknowledged every change that these notifications can stand for.
         for _ in 0..2 {
             add_notifications(&world, &table, &row).await;
         }

@@ -1,4 +1,5 @@
-//! What the tests stand on: one store, one oracle, one lock service, and processes that may crash.
+//! Provides the world of the tests: one store, one oracle, one lock service, and processes
+//! that may crash.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,7 +34,8 @@ pub(crate) fn run_seed<T>(seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
     run_over(store(true), seed, test)
 }
 
-/// Runs a test twice: with notifications in the rows they are about, and apart from them.
+/// Runs a test twice: with notifications in the rows that they are about, and with
+/// notifications in tables of their own.
 pub(crate) fn run_both(test: impl AsyncFn(World)) {
     run_both_seed(1, test);
 }
@@ -44,28 +46,28 @@ pub(crate) fn run_both_seed(seed: u64, test: impl AsyncFn(World)) {
     run_over(store(false), seed, &test);
 }
 
-/// Runs a test in a world where notifications lie apart from the rows they are about.
+/// Runs a test in a world with notifications in tables of their own.
 pub(crate) fn run_apart(test: impl AsyncFnOnce(World)) {
     run_over(store(false), 1, test);
 }
 
-/// Runs a test over a store that takes requests of a limited size.
+/// Runs a test over a store that accepts only requests of a limited size.
 pub(crate) fn run_limited<T>(test: impl AsyncFnOnce(World) -> T) -> T {
     run_over(limited(false), 1, test)
 }
 
-/// As [`run_both`], over stores that take requests of a limited size.
+/// Works like [`run_both`], over stores that accept only requests of a limited size.
 pub(crate) fn run_both_limited(test: impl AsyncFn(World)) {
     run_over(limited(true), 1, &test);
     run_over(limited(false), 1, &test);
 }
 
-/// Runs a test over a store without a floor, whose requests live for so long.
+/// Runs a test over a store without a floor, whose requests live for at most `life`.
 pub(crate) fn run_unfenced<T>(life: Duration, test: impl AsyncFnOnce(World) -> T) -> T {
     run_over(Arc::new(bigtable::MemoryStore::new().without_floors(life)), 1, test)
 }
 
-/// Switches off the defence that the environment names, if any.
+/// Switches off the defence that the environment variable names, if it is set.
 pub(crate) fn switch_off_named_mutant() {
     #[cfg(mutants)]
     if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
@@ -117,7 +119,7 @@ impl Runtime for ProcessRuntime {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        // A dead process begins nothing, not even what its tasks have let go of.
+        // A dead process begins nothing, not even work that its dropped tasks hand over.
         if self.crashed.load(Ordering::Relaxed) {
             return;
         }
@@ -142,7 +144,7 @@ impl Process {
         self.runtime.spawn(Box::pin(task));
     }
 
-    /// Ends every task of the process where it stands; its token vanishes.
+    /// Ends every task of the process where it stands. Its token vanishes.
     pub(crate) fn crash(&self) {
         self.runtime.crashed.store(true, Ordering::Relaxed);
         for task in self.runtime.tasks.lock().unwrap().drain(..) {
@@ -201,7 +203,7 @@ impl World {
         self.locks.unregister(client.incarnation());
     }
 
-    /// Starts a future beside the test; the handle gives its result.
+    /// Starts a future beside the test. The returned handle gives its result.
     pub(crate) fn beside<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -252,13 +254,15 @@ impl World {
         self.store.inner.open_table(&name, &schema).await.unwrap()
     }
 
-    /// Whether a family lies apart from the rows it is about.
+    /// Whether a family lies in a table of its own.
     pub(crate) fn is_apart(&self, family: &bigtable::Family) -> bool {
         !self.store.inner.locality_groups() && ["notify", "failed"].contains(&family.as_str())
     }
 
-    /// Checks what must hold of every cell at any moment: one record for each start timestamp,
-    /// never a lock or a tomb beside a record of the same transaction, and data for each pointer.
+    /// Checks the invariants of every cell:
+    /// * one record for each start timestamp;
+    /// * never a lock or a tomb beside a record of the same transaction;
+    /// * data for each pointer.
     pub(crate) async fn audit(&self, table: &Table) {
         let raw = self.raw_table(table).await;
         let mut select = Selection::default();
@@ -399,7 +403,7 @@ pub(crate) async fn get_column(
     value.map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
-/// Whether a commit came out as certainly aborted.
+/// Whether a commit was reported as certainly aborted.
 pub(crate) fn is_aborted<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::Aborted { .. }))
 }

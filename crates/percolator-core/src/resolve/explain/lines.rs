@@ -1,4 +1,4 @@
-//! The meaning of each record of a cell, in words.
+//! Writes the meaning of each record of a cell in words.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn committed(state: &CellState, commit_ts: Timestamp, write: &WriteView) -> (Mea
     (kind, format!("Transaction {s} committed at {commit_ts}. Readers {until} {what}."))
 }
 
-/// The newer commit for which a write record may be dropped.
+/// The newer commit because of which garbage collection may drop a write record.
 fn collectable(state: &CellState, moment: &Moment) -> Option<Timestamp> {
     moment.write.as_ref()?;
     let newer = |other: &&Moment| {
@@ -172,7 +172,7 @@ fn notified(state: &CellState, n: Timestamp) -> (Meaning, String) {
     (Meaning::Dirty, text)
 }
 
-/// The observer with what it has seen, if it has something to do.
+/// Describes the observer and the changes it has seen, if it has changes to handle.
 fn dirty_for(state: &CellState, observed: &Observed) -> Option<String> {
     let name = &observed.observer;
     let paused = if state.paused.contains(observed) { ", paused" } else { "" };

@@ -1,5 +1,5 @@
-//! A reader's steps: the rules of [`get`](crate::txn::get) and of `resolve`, over records
-//! that were read already.
+//! Predicts the steps of a reader: applies the rules of [`get`](crate::txn::get) and of
+//! `resolve` to records that were read before.
 
 use bigtable::Timestamp;
 
@@ -7,7 +7,7 @@ use super::{CellState, FirstStep, ReadOutcome, ReaderView};
 use crate::resolve::inspect::WriteView;
 use crate::resolve::view::{LockFate, LockView};
 
-/// The reader of a cell at `s`.
+/// The steps of a reader of the cell at `s`.
 pub(super) fn reader(state: &CellState, s: Timestamp) -> ReaderView {
     let view = |outcome, because| ReaderView { at: s, first: None, outcome, because };
     if s > state.latest {
@@ -51,7 +51,7 @@ pub(super) fn reader(state: &CellState, s: Timestamp) -> ReaderView {
     ReaderView { at: s, first: Some(first), outcome, because: format!("{step} {because}") }
 }
 
-/// Reads at `s`, with the lock that was rolled forward if there is one.
+/// Reads at `s`. If a lock was rolled forward, its write counts as well.
 fn read(
     state: &CellState,
     s: Timestamp,

@@ -1,4 +1,4 @@
-//! Records that hardly any run leaves behind, explained.
+//! Explains records that hardly any real run leaves behind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

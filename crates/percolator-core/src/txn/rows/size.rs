@@ -1,7 +1,7 @@
-//! The largest request that each builder of [`rows`](super) can make.
+//! Computes the largest request that each builder of [`rows`](super) can make.
 //!
-//! Prewrite asks the store for all of them before it places a lock, and a resolver takes as many
-//! cells at once as fit in one request.
+//! Before prewrite places a lock, it compares all of them with the store's limits. A resolver
+//! takes as many cells at once as fit into one request.
 
 use bigtable::{Family, Limits, Mutation, Probe, RequestSize, RowKey, TimeRange};
 
@@ -10,7 +10,7 @@ use crate::records::column::Column;
 use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::{HEAD_BYTES, Kind, Lock};
 
-/// What commit and roll-back do to one cell.
+/// Adds the changes that commit or roll-back makes to one cell.
 pub(crate) type OfCell = fn(RequestSize, &Column, &Lock) -> RequestSize;
 
 /// Prewrite of the row.
@@ -29,7 +29,7 @@ pub(crate) fn prewrite(row: &RowKey, cells: &[NewLock]) -> RequestSize {
     size
 }
 
-/// Commit of the row, with what it does besides.
+/// Commit of the row, with its further changes.
 pub(crate) fn commit(row: &RowKey, cells: &[NewLock], handled: &[Mutation]) -> RequestSize {
     let cells = cells.iter().map(|cell| (&cell.column, &cell.lock));
     handled.iter().fold(all(row, cells, commit_of_cell), RequestSize::and)
@@ -40,7 +40,8 @@ pub(crate) fn roll_back(row: &RowKey, cells: &[NewLock]) -> RequestSize {
     all(row, cells.iter().map(|cell| (&cell.column, &cell.lock)), roll_back_of_cell)
 }
 
-/// A roll-back of the primary with its tomb, by whomever. It has no names in its predicate.
+/// Roll-back of the primary with its tomb, by its owner or by a resolver. Its predicate holds
+/// no names.
 pub(crate) fn roll_back_primary(row: &RowKey, primary: &Column, lock: &Lock) -> RequestSize {
     let q = primary.as_bytes().len();
     let undone = all(row, [(primary, lock)].into_iter(), roll_back_of_cell);
@@ -54,7 +55,7 @@ pub(crate) fn heartbeat(row: &RowKey, primary: &Column, lock: &Lock) -> RequestS
     size.and_mutation(LOCK.as_str().len(), q, lock.encoded_len())
 }
 
-/// How many cells, from the first, one request can commit or roll back; one at least.
+/// How many cells, counted from the first, one request can commit or roll back; at least one.
 pub(crate) fn fitting(limits: &Limits, row: &RowKey, cells: &[LockedCell], of: OfCell) -> usize {
     let mut size = asking(row, 1);
     let fits = |cell: &&LockedCell| {
@@ -64,21 +65,21 @@ pub(crate) fn fitting(limits: &Limits, row: &RowKey, cells: &[LockedCell], of: O
     cells.iter().take_while(fits).count().max(1)
 }
 
-/// What [`commit`](super::commit) does to a cell.
+/// Adds the changes that [`commit`](super::commit) makes to a cell.
 pub(crate) fn commit_of_cell(size: RequestSize, column: &Column, lock: &Lock) -> RequestSize {
     let q = column.as_bytes().len();
     // A write record is shorter than its lock.
     let size = size.and_mutation(LOCK.as_str().len(), q, 0);
     let mut size = size.and_mutation(WRITE.as_str().len(), q, lock.encoded_len());
     if lock.notify {
-        // One for the notification, one for those that it replaces.
+        // One mutation writes the notification, the other deletes older ones.
         size = size.and_mutation(NOTIFY.as_str().len(), q, 0);
         size = size.and_mutation(NOTIFY.as_str().len(), q, 0);
     }
     size
 }
 
-/// What [`roll_back`](super::roll_back) does to a cell.
+/// Adds the changes that [`roll_back`](super::roll_back) makes to a cell.
 pub(crate) fn roll_back_of_cell(size: RequestSize, column: &Column, lock: &Lock) -> RequestSize {
     let q = column.as_bytes().len();
     let long = lock.short_value.is_none() && lock.kind == Kind::Put;
@@ -95,8 +96,8 @@ fn all<'a>(
     cells.fold(asking(row, 1), |size, (column, lock)| of(size, column, lock))
 }
 
-/// A request for a row that asks for so many locks. Each probe is as long as the longest: that for
-/// one very lock.
+/// A request for a row with this many probes for locks. Each counts as the longest probe, the
+/// one for exactly one lock.
 fn asking(row: &RowKey, probes: usize) -> RequestSize {
     let probe = Probe::family(LOCK, TimeRange::ALL).with_value_prefix(&[0; HEAD_BYTES][..]);
     RequestSize::of_row(row.as_bytes()).and_predicate(probes * probe.bytes_max())
@@ -138,7 +139,7 @@ mod tests {
         })
     }
 
-    /// The request is within the size that was stated, which is not far above it.
+    /// Checks that the request is within the stated size.
     fn within(request: &ConditionalMutation, stated: RequestSize) {
         let is = request.size();
         assert!(is.mutations <= stated.mutations, "{is:?} of {stated:?}");
@@ -150,7 +151,8 @@ mod tests {
     }
 
     proptest! {
-        /// H70: what prewrite compares with the limits is what is sent later.
+        /// The sizes that prewrite compares with the limits are those of the later requests
+        /// (H70).
         #[test]
         fn no_builder_makes_a_larger_request_than_it_states(
             cells in proptest::collection::vec(cell(), 1..8),

@@ -1,4 +1,5 @@
-//! One who takes part in a script: a process with at most one transaction, and the steps of that.
+//! Defines an actor of a script: a process with at most one transaction, and the steps of that
+//! transaction.
 
 use futures::channel::oneshot::Receiver;
 use percolator_core::{
@@ -8,7 +9,7 @@ use percolator_core::{
 
 use crate::world::{Process, number};
 
-/// How far an actor's transaction has come.
+/// The state of an actor's transaction.
 pub(super) enum State {
     Nothing,
     Open(Transaction),
@@ -17,7 +18,8 @@ pub(super) enum State {
     Decided(PrimaryCommitted),
 }
 
-/// What came of a step: the new state, what a user sees, and facts for the judgement of anomalies.
+/// The result of a step: the new state, the text for the script, and facts for the judgement
+/// of anomalies.
 pub(super) struct Done {
     pub(super) state: State,
     pub(super) text: String,
@@ -29,7 +31,7 @@ pub(super) struct Actor {
     pub(super) process: Process,
     pub(super) table: Table,
     pub(super) state: State,
-    /// A step that something holds up.
+    /// A step that is blocked.
     pub(super) pending: Option<Pending>,
 }
 
@@ -64,7 +66,7 @@ fn shown(value: &[u8]) -> String {
 }
 
 impl Step {
-    /// Takes the step. It owns what it needs, so that it can be dropped half-way.
+    /// Takes the step. The step owns its data, so that it can be dropped half-way.
     pub(super) async fn take(self, process: Process, table: Table, state: State) -> Done {
         match self {
             Step::Begin | Step::Snapshot(_) => self.start(&process).await,
@@ -188,7 +190,8 @@ fn failed(state: State, error: &Error) -> Done {
     Done { state, text: format!("error: {error}"), facts: Vec::new() }
 }
 
-/// The rows of a scan, one a line; of those whose first value is divisible if a divisor is given.
+/// The rows of a scan, one a line. With a divisor, only rows whose first value is divisible by
+/// it.
 async fn collect(
     scan: percolator_core::Scan<'_>,
     from: Option<String>,

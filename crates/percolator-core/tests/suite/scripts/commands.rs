@@ -1,4 +1,5 @@
-//! What scripts do beside transactions: faults, observers, time, garbage, judgement.
+//! Runs the commands of scripts that belong to no transaction: faults, observers, time,
+//! garbage, judgement.
 
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ impl Script {
         for (op, rule) in rules {
             for held in self.runtime.block_on(rule.deliver()) {
                 lines.push(match held {
-                    // The predicate of a prewrite is what must not be there.
+                    // A prewrite succeeds if its predicate does not hold.
                     Ok(held) if held != (op == Op::Prewrite) => "what was late takes effect".into(),
                     Ok(_) => "what was late changes nothing".into(),
                     Err(error) => format!("what was late is refused: {error}"),
@@ -101,7 +102,7 @@ impl Script {
             Done { state: State::Nothing, text, facts: Vec::new() }
         };
         match self.start(process, work).as_str() {
-            // Pauses between two looks are no waiting.
+            // Pauses between two passes of a worker do not count as waiting.
             "waits" if self.rules.is_empty() => self.result(process, PATIENCE),
             text => text.to_owned(),
         }
@@ -137,7 +138,7 @@ impl Script {
         text
     }
 
-    /// Commands of the world, without a transaction.
+    /// Runs a command that belongs to no transaction.
     pub(super) fn world_command(&mut self, who: &str, name: &str, args: &[&str]) -> String {
         let runtime = self.runtime.clone();
         match (name, args) {
@@ -193,7 +194,7 @@ impl Script {
         }
     }
 
-    /// What a process says of a cell's records, and of a reader.
+    /// Explains a cell's records, and a reader's steps, as a process sees them.
     fn explain(&mut self, who: &str, row: &str, column: &str, at: Option<u64>) -> String {
         let runtime = self.runtime.clone();
         let actor = self.actor(who);

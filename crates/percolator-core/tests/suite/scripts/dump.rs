@@ -1,6 +1,6 @@
-//! The paper's table (Figure 4): what the store holds of each cell, newest first.
+//! Draws the paper's table (Figure 4): the content of each cell in the store, newest first.
 //!
-//! It is read from the store itself, beneath the protocol: looking resolves nothing.
+//! The dump reads the store itself, beneath the protocol, so looking resolves nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::faults::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::world::World;
 
 const FAILED: Family = Family::from_static("failed");
-/// The families, in the order of the paper, those that it does not have last.
+/// The families in the paper's order, followed by those that the paper does not have.
 const FAMILIES: [(Family, &str); 6] = [
     (DATA, "data"),
     (LOCK, "lock"),
@@ -20,12 +20,12 @@ const FAMILIES: [(Family, &str); 6] = [
     (NOTIFY, "notify"),
     (FAILED, "failed"),
 ];
-/// These are shown although they are empty.
+/// This many families are shown even if they are empty.
 const ALWAYS: usize = 3;
 
 const DELETE: u8 = 1;
 
-/// By column, then by row: the entries of each family, newest first.
+/// The entries of each family, newest first, by column and then by row.
 type Cells = BTreeMap<String, BTreeMap<String, [Vec<String>; 6]>>;
 
 /// Draws the table.
@@ -34,7 +34,7 @@ pub(super) async fn dump(world: &World, client: &Client, table: &Table) -> Strin
     let mut cells = Cells::new();
     for (family, _) in FAMILIES {
         let raw = world.raw_table_of(table, &family).await;
-        // Before the key of a row whose notifications lie apart stands a byte.
+        // If notifications lie apart, a byte stands before the row in the key.
         let from = usize::from(world.is_apart(&family));
         let select = Selection::default().family(family, TimeRange::ALL, u32::MAX);
         let mut left = Some(RowRange::all());

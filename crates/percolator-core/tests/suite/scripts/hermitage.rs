@@ -1,11 +1,11 @@
-//! The table of anomalies, computed from what the scripts did.
+//! Computes the table of anomalies from the findings of the scripts.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use super::run_folder;
 
-/// The anomalies of Hermitage, what they are, and whether snapshot isolation lets them happen.
+/// The anomalies of Hermitage, with a description, and whether snapshot isolation allows them.
 const ANOMALIES: [(&str, &str, bool); 14] = [
     ("G0", "dirty write: two transactions' writes interleave", false),
     ("G1a", "aborted read: a write of an aborted transaction is seen", false),

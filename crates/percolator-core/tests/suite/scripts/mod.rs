@@ -1,7 +1,8 @@
-//! Golden scripts: the protocol step by step, told by files in `tests/scripts`.
+//! Runs golden scripts: files in `tests/scripts` that show the protocol step by step.
 //!
-//! Each file is a list of commands with what they answer; see `CONTRIBUTING.md` for how to add one.
-//! `UPDATE_GOLDENFILES=1` writes the answers down, for a person to read before they are kept.
+//! Each file is a list of commands with their answers; `CONTRIBUTING.md` says how to add one.
+//! `UPDATE_GOLDENFILES=1` writes the answers down. A person must read them before they are
+//! kept.
 
 mod actor;
 mod commands;
@@ -16,9 +17,9 @@ use std::path::PathBuf;
 use self::runner::{Finding, Script};
 use crate::stores::LEFT_OUT;
 
-/// Runs every script of a folder; returns what they found out about anomalies.
+/// Runs every script of a folder. Returns its findings about anomalies.
 fn run_folder(folder: &str) -> Vec<Finding> {
-    // The suite is also a part of other crates beside this one.
+    // Other crates also include this suite.
     let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../crates/percolator-core/tests/scripts");
     let path = scripts.join(folder);
@@ -56,8 +57,9 @@ fn observers() {
     run_folder("observers");
 }
 
-/// The tests of talent-plan's Percolator lab, but for the one of an oracle behind a network that
-/// loses requests: here the oracle is a library, and whoever puts a network before it tests that.
+/// The tests of talent-plan's Percolator lab. A test of an oracle behind a network that loses
+/// requests is missing, because here the oracle is a library. The crates that put a network in
+/// front of it test that.
 #[test]
 fn lab() {
     run_folder("lab");

@@ -1,4 +1,4 @@
-//! The commands of golden scripts.
+//! Runs the commands of golden scripts.
 //!
 //! ```text
 //! t1: begin | snapshot TS | own-writes on|off                     a transaction; the past
@@ -17,8 +17,8 @@
 //! anomaly NAME FACT=VALUE...      it occurred if all is so: t1=committed, t1.x=10, t1.scan=...
 //! ```
 //!
-//! A script whose name ends in `-apart` is played on a store without locality groups. Each prefix
-//! is a process of its own, opened when it is first needed; timestamps count from one.
+//! A script whose name ends in `-apart` runs on a store without locality groups. Each prefix
+//! is a process of its own, opened when it is first needed. Timestamps count from one.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -37,14 +37,14 @@ use crate::faults::{Caught, Op};
 use crate::stores::store;
 use crate::world::World;
 
-/// How long a step may take before it counts as waiting.
+/// How long a step may take before the script counts it as waiting.
 pub(super) const SETTLE: Duration = Duration::from_millis(10);
 /// How long `result` waits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1000);
 /// The process of commands without a prefix.
 pub(super) const MAIN: &str = "main";
 
-/// What a script found out about an anomaly.
+/// The finding of a script about an anomaly.
 #[derive(Debug, Clone)]
 pub(super) struct Finding {
     pub(super) anomaly: String,
@@ -52,13 +52,13 @@ pub(super) struct Finding {
     pub(super) script: String,
 }
 
-/// A script that runs.
+/// A running script.
 pub(super) struct Script {
     pub(super) name: String,
     pub(super) runtime: VirtualRuntime,
     world: Option<World>,
     pub(super) actors: BTreeMap<String, Actor>,
-    /// Every incarnation so far, with the name it has in answers.
+    /// Every incarnation so far, with its name in answers.
     incarnations: Vec<(String, String)>,
     pub(super) rules: Vec<(Op, Arc<Caught>)>,
     pub(super) watches: BTreeMap<String, Vec<Watch>>,
@@ -91,7 +91,7 @@ impl Script {
         self.world.clone().unwrap()
     }
 
-    /// What the observers of a process have done.
+    /// The log of a process's observers.
     pub(super) fn log(&mut self, process: &str) -> Log {
         self.logs.entry(process.to_owned()).or_default().clone()
     }
@@ -99,7 +99,8 @@ impl Script {
     pub(super) fn actor(&mut self, name: &str) -> &mut Actor {
         if !self.actors.contains_key(name) {
             let world = self.world();
-            // No values inside locks and write records: what the dump shows is what is there.
+            // Values are never stored inside locks and write records, so that the dump shows
+            // them in `data`.
             let options = Options { short_value_bytes_max: 0, ..Options::default() };
             let (process, table) = self.runtime.block_on(async {
                 let process = world.process(options, 0).await;
@@ -114,7 +115,7 @@ impl Script {
         self.actors.get_mut(name).unwrap()
     }
 
-    /// Takes a step of an actor's transaction, as far as it goes at once.
+    /// Takes a step of an actor's transaction, as far as it goes without waiting.
     fn step(&mut self, name: &str, step: Step) -> String {
         let actor = self.actor(name);
         assert!(actor.pending.is_none(), "{name} waits for its last step");
@@ -132,7 +133,7 @@ impl Script {
         let since = self.runtime.now();
         let actor = self.actor(name);
         actor.process.spawn(async move {
-            // Nobody asks for the result of a process that crashed.
+            // If the process has crashed, no script asks for the result.
             let _ = done.send(step.await);
         });
         actor.pending = Some(Pending { result, since });
@@ -225,7 +226,7 @@ impl Runner for Script {
         Ok(text)
     }
 
-    /// What must hold of every cell at any moment holds at the end.
+    /// Checks at the end the invariants of every cell.
     fn end_script(&mut self) -> Result<(), Box<dyn Error>> {
         let (world, runtime) = (self.world(), self.runtime.clone());
         let table = self.actor(MAIN).table.clone();

@@ -1,4 +1,4 @@
-//! The observers of scripts: a handful of deeds, and a log of their runs.
+//! Defines the observers of scripts: a few kinds of runs, and a log of them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,24 +17,24 @@ pub(super) struct Watch {
     pub(super) deed: Deed,
 }
 
-/// Where an observer notes what it has read.
+/// The column in which an observer records the value that it has read.
 const SEEN: Column = Column::literal("seen");
 
-/// What an observer does.
+/// The action of an observer's run.
 #[derive(Debug, Clone)]
 pub(super) enum Deed {
     Nothing,
     /// Adds one to a number in the same row.
     Count(Column),
-    /// Counts the number in the observed cell itself down to zero.
+    /// Counts the number in the observed cell down to zero.
     CountDown,
     /// Fails until it is healed, then counts.
     Fail(Column),
-    /// Notes what another column of the row holds.
+    /// Records the value of another column of the row.
     Read(Column),
 }
 
-/// What the observers of a script share.
+/// The state that the observers of a script share.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Log {
     pub(super) runs: Arc<Mutex<Vec<String>>>,
@@ -79,18 +79,19 @@ impl Watch {
 }
 
 fn options() -> WorkerOptions {
-    // No row lock is renewed: scripts show what follows when one has run out.
+    // Row locks are not renewed, so that scripts can show what happens after one has run out.
     let run_max = Duration::ZERO;
     WorkerOptions { threads: 1, failures_max: 3, run_max, ..WorkerOptions::default() }
 }
 
-/// Puts an observer into the schema; the workers are stopped before they do anything.
+/// Registers an observer in the schema. The workers are stopped before they do anything.
 pub(super) async fn register(client: &Client, watch: &Watch, log: &Log) -> Result<String> {
     client.observe(vec![watch.registration(log)], options()).await?.stop().await;
     Ok(String::new())
 }
 
-/// Runs a process's observers until nothing is dirty or the time is over, and tells what they did.
+/// Runs a process's observers until nothing is dirty or the time is over. Returns what they
+/// did.
 pub(super) async fn work(
     client: Client,
     watches: Vec<Watch>,
