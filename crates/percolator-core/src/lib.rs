@@ -85,6 +85,7 @@ pub use status::{ProcessInfo, Status};
 #[doc(hidden)]
 pub use testing::doc_test;
 pub use txn::commit::{Prewritten, PrimaryCommitted};
+pub use txn::lock_waits::LockWaiter;
 pub use txn::scan::{Scan, ScannedRow};
 pub use txn::snapshot::Snapshot;
 pub use txn::transact::{Attempt, Receipt};

@@ -24,7 +24,9 @@ use crate::records::schema::Schema;
 use crate::resolve::suspects::Suspects;
 use crate::resolve::verdicts::Verdicts;
 use crate::stats::Counters;
+use crate::status::Account;
 use crate::txn::finish::Background;
+use crate::txn::lock_waits::LockWaits;
 use crate::txn::open_readers::OpenReaders;
 use crate::txn::predictor::{Cache, Predictor};
 use crate::watch::watcher::Watcher;
@@ -61,6 +63,8 @@ pub(crate) struct Shared {
     background: Arc<Background>,
     predictor: Arc<Predictor>,
     watcher: Option<Watcher>,
+    account: Account,
+    lock_waits: LockWaits,
 }
 
 /// Somebody waits for idleness as long as this lives.
@@ -133,6 +137,8 @@ impl Shared {
             background: Arc::default(),
             predictor: Arc::default(),
             watcher,
+            account: Account::default(),
+            lock_waits: LockWaits::default(),
         }
     }
 
@@ -289,6 +295,16 @@ impl Shared {
 
     pub(crate) fn background(&self) -> &Arc<Background> {
         &self.background
+    }
+
+    /// What the client says of its process.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The locks that the client waits for.
+    pub(crate) fn lock_waits(&self) -> &LockWaits {
+        &self.lock_waits
     }
 
     pub(crate) fn counters(&self) -> &Counters {

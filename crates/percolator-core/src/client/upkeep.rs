@@ -8,7 +8,7 @@ use crate::gc::{background, round, safe_point, unfenced};
 use crate::resolve::{explain, inspect, on_request};
 use crate::{
     Age, CellState, Client, Collector, Column, GcOptions, GcReport, GcStatus, LockEnd, LockFate,
-    LockView, Moment, ProcessInfo, Result, Status, Table, TableSize, status,
+    LockView, LockWaiter, Moment, ProcessInfo, Result, Status, Table, TableSize, status,
 };
 
 impl Client {
@@ -49,8 +49,7 @@ impl Client {
         round::gc(&self.shared, retention).await
     }
 
-    /// Where garbage collection stands. Changes no table, and no timestamp is issued; notes when
-    /// the latest one was, and takes back registrations that have lapsed.
+    /// Where garbage collection stands. Nothing is written, and no timestamp is issued.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -125,7 +124,8 @@ impl Client {
 
     /// Writes what this client is and does into the store from now on, every ten seconds, until it
     /// is closed or dropped: one row of at most 1 KiB, without a timestamp and without a sync. A
-    /// process of a cluster calls it once, after it has connected. A failure changes nothing else.
+    /// process that has joined a cluster does so by itself; another call replaces what it says of
+    /// the process. A failure changes nothing else.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -207,6 +207,36 @@ impl Client {
     /// Those of the store.
     pub async fn table_size(&self, table: &Table, rows_max: usize) -> Result<TableSize> {
         inspect::table_size(&self.shared, table, rows_max).await
+    }
+
+    /// The readers that wait for locks, the oldest wait of each client first: all of this client,
+    /// and of others those that their [statuses](Client::statuses) name. A writer does not wait: it
+    /// gives way.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::Column;
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// let mut tx = client.begin().await?;
+    /// tx.set(&accounts, "Bob", &bal, "$3")?;
+    /// let prewritten = tx.prewrite().await?;
+    /// let reader = client.begin().await?;
+    /// let at = reader.start_ts();
+    /// client.runtime().spawn(Box::pin(async move {
+    ///     reader.get(&accounts, "Bob", &bal).await.ok();
+    /// }));
+    /// client.runtime().sleep(std::time::Duration::from_millis(50)).await;
+    /// let waiters = client.lock_waiters().await?;
+    /// assert_eq!((waiters[0].at, &*waiters[0].cell.table), (at, "accounts"));
+    /// # drop(prewritten);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of store and lock service.
+    pub async fn lock_waiters(&self) -> Result<Vec<LockWaiter>> {
+        status::lock_waiters(&self.shared).await
     }
 
     /// What will become of a lock, as far as its primary's row and the lock service say.

@@ -13,7 +13,7 @@ use bigtable::{ConditionalMutation, Mutation, Timestamp};
 use bytes::Bytes;
 
 use crate::Result;
-use crate::gc::readers::oldest_readers;
+use crate::gc::readers::{Lapsed, oldest_readers};
 use crate::gc::record::{ROW, read, replace};
 use crate::gc::report::LastRound;
 use crate::gc::samples::Age;
@@ -23,6 +23,7 @@ use crate::shared::Shared;
 
 const SAMPLES: &str = "samples";
 const STATE: &str = "state";
+
 /// Notes the latest timestamp, in memory and, if it is news, in the store. Returns it.
 pub(super) async fn sample(shared: &Shared) -> Result<Timestamp> {
     let latest = shared.oracle().peek().await?;
@@ -44,10 +45,18 @@ pub(super) async fn sample(shared: &Shared) -> Result<Timestamp> {
     } else {
         // Another client stores its own, or a reply was lost: take in what is there, and store
         // the union with the next sample.
-
         let value = read(shared.system(), SAMPLES).await?.unwrap_or_default();
         merge_samples(shared, &value)?;
     }
+    Ok(latest)
+}
+
+/// Takes in the samples that the store has. Returns the latest timestamp, which is not noted: a
+/// sample that is in memory alone would never be stored.
+pub(super) async fn recall(shared: &Shared) -> Result<Timestamp> {
+    let latest = shared.oracle().peek().await?;
+    let value = read(shared.system(), SAMPLES).await?.unwrap_or_default();
+    merge_samples(shared, &value)?;
     Ok(latest)
 }
 
@@ -101,7 +110,7 @@ pub(super) async fn wait_for_retention(shared: &Shared, retention: Duration) -> 
     }
     // From now on the registrations of others are watched.
     let latest = sample(shared).await?;
-    oldest_readers(shared, latest).await?;
+    oldest_readers(shared, latest, Lapsed::AreRemoved).await?;
     // What is registered has lapsed when it was there for longer.
     shared.runtime().sleep(min + Duration::from_millis(1)).await;
     Ok(())
