@@ -28,8 +28,8 @@
 //!   panel      what an application shows besides
 //! ```
 //!
-//! Invariants: a GET changes no row that a user wrote, and takes no timestamp. It reads as any
-//! reader does: a lock that a dead owner left is resolved, and a sample of timestamps may be noted.
+//! Invariants: a GET writes nothing and takes no timestamp, with one exception that any reader of the
+//! database makes: rows that are shown are read, and a reader resolves the lock of a dead owner.
 //! Each request passes the guard before its route is looked at; what is kept is bounded, and begins
 //! anew with the process.
 //!
@@ -50,5 +50,6 @@ mod survey;
 mod verdict;
 
 pub use console::{Access, Console, ConsoleError, Listening};
+pub use metrics::STORE_PRESSURE;
 pub use panel::{Panel, PanelError};
 pub use recorder::Recorder;

@@ -9,6 +9,8 @@ pub(crate) struct Signs {
     pub(crate) store_error: Option<String>,
     /// Changes that wait, and seconds since the oldest was committed.
     pub(crate) backlog: Option<u64>,
+    /// Whether there may be more of them.
+    pub(crate) backlog_at_least: bool,
     pub(crate) oldest_s: Option<f64>,
     /// Whether it may have been earlier: this process was not there yet.
     pub(crate) oldest_at_least: bool,
@@ -86,6 +88,12 @@ fn count(n: u64, one: &str, many: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
+/// `1 change waits`, `at least 50000 changes wait`.
+fn changes(signs: &Signs, n: u64) -> String {
+    let least = if signs.backlog_at_least { "at least " } else { "" };
+    format!("{least}{}", count(n, "change waits", "changes wait"))
+}
+
 fn of_the_store(error: &str) -> Verdict {
     let state = if error.contains("disk is full") {
         State::Full
@@ -142,11 +150,7 @@ pub(crate) fn judge(signs: &Signs) -> Verdict {
         };
         return Verdict {
             state: State::Stuck,
-            text: format!(
-                "Stuck: {} for {}, and {why}",
-                count(backlog, "change waits", "changes wait"),
-                duration(oldest),
-            ),
+            text: format!("Stuck: {} for {}, and {why}", changes(signs, backlog), duration(oldest),),
             link: Some("/observers"),
         };
     }
@@ -159,7 +163,7 @@ pub(crate) fn judge(signs: &Signs) -> Verdict {
             state: State::Behind,
             text: format!(
                 "Falling behind: {}{rate}; the oldest for {}",
-                count(backlog, "change waits", "changes wait"),
+                changes(signs, backlog),
                 duration(oldest),
             ),
             link: Some("/observers"),
@@ -170,7 +174,7 @@ pub(crate) fn judge(signs: &Signs) -> Verdict {
             state: State::Unknown,
             text: format!(
                 "{} for observers; since when is not known, because this process began later",
-                count(backlog, "change waits", "changes wait"),
+                changes(signs, backlog),
             ),
             link: Some("/observers"),
         };
@@ -178,7 +182,7 @@ pub(crate) fn judge(signs: &Signs) -> Verdict {
     let text = match (backlog, signs.oldest_s) {
         (0, _) => "Healthy: no change waits for an observer".to_owned(),
         (_, Some(oldest)) => format!("Keeping up: the oldest change waits {}", duration(oldest)),
-        (n, None) => format!("Keeping up: {}", count(n, "change waits", "changes wait")),
+        (n, None) => format!("Keeping up: {}", changes(signs, n)),
     };
     Verdict { state: State::Healthy, text, link: None }
 }

@@ -1,10 +1,12 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use percolator::Percolator;
+use tokio::sync::Mutex;
 
 use crate::api::answer::retention;
 use crate::metrics;
@@ -13,6 +15,35 @@ use crate::state::App;
 /// How long store and oracle may take to answer.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
+/// For how long an answer of store and oracle is good. Probes need no token: however many there
+/// are, store and oracle are asked once in this time.
+const READY_FOR: Duration = Duration::from_secs(1);
+
+/// Whether store and oracle have answered, and when they were asked.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(Mutex<Option<(Instant, Result<(), &'static str>)>>);
+
+impl Readiness {
+    /// The last answer, or a fresh one if that is too old. Those who ask meanwhile wait for it.
+    async fn of(&self, db: &Percolator) -> Result<(), &'static str> {
+        let mut last = self.0.lock().await;
+        if let Some((asked, outcome)) = *last
+            && asked.elapsed() < READY_FOR
+        {
+            return outcome;
+        }
+        let asked = async {
+            db.oracle().peek().await.map_err(|_| "the oracle does not answer\n")?;
+            db.observers().await.map_err(|_| "the store does not answer\n")?;
+            Ok(())
+        };
+        let outcome = tokio::time::timeout(READY_WITHIN, asked).await;
+        let outcome = outcome.unwrap_or(Err("no answer within 5 s\n"));
+        *last = Some((Instant::now(), outcome));
+        outcome
+    }
+}
+
 /// The process runs.
 pub(crate) async fn alive() -> &'static str {
     "alive\n"
@@ -20,15 +51,9 @@ pub(crate) async fn alive() -> &'static str {
 
 /// Store and oracle answer. Nothing else is said: whoever asks needs no token.
 pub(crate) async fn ready(State(app): State<App>) -> Response {
-    let asked = async {
-        app.db.oracle().peek().await.map_err(|_| "the oracle does not answer\n")?;
-        app.db.observers().await.map_err(|_| "the store does not answer\n")?;
-        Ok::<(), &'static str>(())
-    };
-    match tokio::time::timeout(READY_WITHIN, asked).await {
-        Ok(Ok(())) => "ready\n".into_response(),
-        Ok(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "no answer within 5 s\n").into_response(),
+    match app.readiness.of(&app.db).await {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
     }
 }
 
@@ -37,4 +62,20 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
     let look = app.survey.last(&app.db, retention());
     let text = metrics::text(&app, look.as_deref());
     ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_good_for_a_second() {
+        let (db, readiness) = (Percolator::in_memory().await.unwrap(), Readiness::default());
+        assert_eq!(readiness.of(&db).await, Ok(()));
+        db.close().await.unwrap();
+        assert_eq!(readiness.of(&db).await, Ok(()), "the last answer is young");
+        let old = Instant::now().checked_sub(READY_FOR).unwrap();
+        *readiness.0.lock().await = Some((old, Ok(())));
+        assert!(readiness.of(&db).await.is_err());
+    }
 }
