@@ -5,10 +5,18 @@ use base64::prelude::BASE64_STANDARD;
 use percolator::{Bytes, Column, RowKey};
 use serde::{Deserialize, Serialize};
 
-/// A key, a column or a value: text where it is UTF-8 without control characters, else base64.
+/// A key, a column or a value in JSON: text where it is UTF-8 without control characters, else
+/// base64. Text that would be read as bytes when it is typed is base64, too.
+///
+/// ```
+/// use percolator_console::Key;
+/// assert_eq!(serde_json::to_string(&Key::of(b"Bob"))?, r#"{"utf8":"Bob"}"#);
+/// assert_eq!(serde_json::to_string(&Key::of(b"\x00\xff"))?, r#"{"b64":"AP8="}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Key {
+pub enum Key {
     /// Text.
     Utf8(String),
     /// Bytes in base64.
@@ -16,11 +24,13 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    /// The JSON form of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
-            // Text that begins like base64 would be read as base64 when it comes back.
+            // Text that begins like a code would be read as one when it comes back.
             Ok(text)
                 if !text.starts_with("b64:")
+                    && !text.starts_with("hex:")
                     && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') =>
             {
                 Key::Utf8(text.to_owned())

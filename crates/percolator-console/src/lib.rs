@@ -25,6 +25,8 @@
 //!   server     the guard of each request, files, repeated POSTs
 //!   api        the routes, and what they answer
 //!   learn      the paper's Figure 4 to play with
+//!   cells      names of cells, keys and values in JSON
+//!   said       durations in words
 //!   panel      what an application shows besides
 //! ```
 //!
@@ -44,12 +46,15 @@ mod metrics;
 mod panel;
 mod problem;
 mod recorder;
+mod said;
 mod server;
 mod state;
 mod survey;
 mod verdict;
 
+pub use cells::Key;
 pub use console::{Access, Console, ConsoleError, Listening};
 pub use metrics::STORE_PRESSURE;
 pub use panel::{Panel, PanelError};
 pub use recorder::Recorder;
+pub use said::duration_text;

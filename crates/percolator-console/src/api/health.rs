@@ -68,14 +68,18 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn an_answer_is_good_for_a_second() {
         let (db, readiness) = (Percolator::in_memory().await.unwrap(), Readiness::default());
+        let asked = async || readiness.0.lock().await.as_ref().map(|(asked, _)| *asked);
         assert_eq!(readiness.of(&db).await, Ok(()));
-        db.close().await.unwrap();
-        assert_eq!(readiness.of(&db).await, Ok(()), "the last answer is young");
-        let old = Instant::now().checked_sub(READY_FOR).unwrap();
-        *readiness.0.lock().await = Some((old, Ok(())));
-        assert!(readiness.of(&db).await.is_err());
+        // A wrong answer that is young stands, and one that is old is asked for anew.
+        let young = Instant::now();
+        *readiness.0.lock().await = Some((young, Err("no\n")));
+        assert_eq!(readiness.of(&db).await, Err("no\n"));
+        assert_eq!(asked().await, Some(young));
+        let old = young.checked_sub(READY_FOR).unwrap();
+        *readiness.0.lock().await = Some((old, Err("no\n")));
+        assert_eq!(readiness.of(&db).await, Ok(()));
     }
 }
