@@ -19,6 +19,7 @@
 //! ```text
 //!   console    Console: settings, listening
 //!   recorder   what the client's events add up to: counts, histograms, rings, the graph
+//!   readiness  whether store and oracle answer
 //!   survey     what can only be found out by looking through the store, in the background
 //!   verdict    one sentence about the whole, and advice
 //!   metrics    /metrics
@@ -30,8 +31,8 @@
 //!   panel      what an application shows besides
 //! ```
 //!
-//! Invariants: a GET writes nothing and takes no timestamp, with one exception that any reader of the
-//! database makes: rows that are shown are read, and a reader resolves the lock of a dead owner.
+//! Invariants: a GET writes nothing and takes no timestamp, with one exception that any reader of
+//! the database makes: rows that are shown are read, and a reader resolves a dead owner's lock.
 //! Each request passes the guard before its route is looked at; what is kept is bounded, and begins
 //! anew with the process.
 //!
@@ -45,6 +46,7 @@ mod learn;
 mod metrics;
 mod panel;
 mod problem;
+mod readiness;
 mod recorder;
 mod said;
 mod server;

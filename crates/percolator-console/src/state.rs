@@ -8,9 +8,9 @@ use std::time::Instant;
 use percolator::Percolator;
 use tokio::sync::Semaphore;
 
-use crate::api::health::Readiness;
 use crate::learn::Sessions;
 use crate::panel::Panel;
+use crate::readiness::Readiness;
 use crate::recorder::Recorder;
 use crate::recorder::series::Series;
 use crate::server::guard::Policy;

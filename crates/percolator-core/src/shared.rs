@@ -13,6 +13,7 @@ use std::time::Duration;
 use bigtable::sync::locked;
 use bigtable::{Limits, RowKey, Store};
 
+use crate::account::Account;
 use crate::closing::Closing;
 use crate::gc::collection::Collection;
 use crate::observe::admission::Admission;
@@ -24,7 +25,6 @@ use crate::records::schema::Schema;
 use crate::resolve::suspects::Suspects;
 use crate::resolve::verdicts::Verdicts;
 use crate::stats::Counters;
-use crate::status::Account;
 use crate::txn::finish::Background;
 use crate::txn::lock_waits::LockWaits;
 use crate::txn::open_readers::OpenReaders;

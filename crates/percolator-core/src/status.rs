@@ -13,10 +13,9 @@
 //! it: a write may be lost, fail or come late, and is not synced. Whether a client lives is not in
 //! its row: its liveness token says so. Rows of the dead are removed by those who live.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::sync::locked;
 use bigtable::{
     Layout, LocalityGroup, Mutation, PageLimit, RowKey, RowMutation, RowRange, Selection, Store,
     Syncing, Table, TableSchema, TimeRange, Timestamp,
@@ -26,7 +25,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::records::codec::{Reader, put_bytes16};
 use crate::records::layout::SYSTEM;
 use crate::shared::Shared;
-use crate::{CellName, Column, Failing, Incarnation, LockWaiter, Result};
+use crate::{CellName, Column, Failing, Incarnation, LockWaiter, ProcessInfo, Result};
 
 /// The table of the status rows.
 const TABLE: &str = "percolator.status";
@@ -48,21 +47,6 @@ const ERROR_BYTES_MAX: usize = 80;
 /// How many bytes of a status name failing cells, and how many name locks that are waited for.
 const FAILING_BYTES_MAX: usize = 320;
 const WAITS_BYTES_MAX: usize = 160;
-
-/// A process's account of itself. Each name is cut off after 64 bytes.
-///
-/// See [`Client::publish_status`](crate::Client::publish_status).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProcessInfo {
-    /// Its task, such as `worker`.
-    pub role: String,
-    /// The machine that it runs on.
-    pub host: String,
-    /// Its number there.
-    pub pid: u32,
-    /// The version of its program.
-    pub version: String,
-}
 
 /// The status of a client.
 ///
@@ -95,14 +79,10 @@ pub struct Status {
     pub waits: Vec<LockWaiter>,
 }
 
-/// What a client says of its process; `None` until it publishes a status.
-#[derive(Debug, Default)]
-pub(crate) struct Account(Mutex<Option<ProcessInfo>>);
-
 /// Writes this client's status from now on, until it is closed or dropped. If it does so already,
 /// only the account of its process is replaced.
 pub(crate) fn publish(shared: &Arc<Shared>, process: ProcessInfo) {
-    if locked(&shared.account().0).replace(process).is_some() {
+    if shared.account().replace(process).is_some() {
         return;
     }
     let (client, runtime) = (shared.incarnation(), shared.runtime().clone());
@@ -117,7 +97,7 @@ pub(crate) fn publish(shared: &Arc<Shared>, process: ProcessInfo) {
             let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) else {
                 return;
             };
-            let process = locked(&shared.account().0).clone().unwrap_or_default();
+            let process = shared.account().read();
             let value = encode(&shared, &process, since_ms);
             if let Err(error) = beat(&shared, client, value, round % SWEEP_EVERY == 0).await {
                 // The next one is in ten seconds.

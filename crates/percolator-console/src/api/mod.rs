@@ -6,7 +6,7 @@
 mod actions;
 mod answer;
 mod cell;
-pub(crate) mod health;
+mod health;
 mod learn;
 mod locks;
 pub(crate) mod moments;

@@ -304,7 +304,8 @@ impl<'a> LockWait<'a> {
             });
         }
         if self.waiting.as_ref().is_none_or(|(lock_ts, _)| *lock_ts != met.start_ts) {
-            let waiting = self.shared.lock_waits().begin(met, self.at, since);
+            let waiting =
+                self.shared.lock_waits().begin(met.cell.location(), met.start_ts, self.at, since);
             self.waiting = Some((met.start_ts, waiting));
         }
         runtime.sleep(self.backoff.step(&**runtime)).await;

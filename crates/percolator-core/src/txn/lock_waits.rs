@@ -8,7 +8,6 @@ use bigtable::Timestamp;
 use bigtable::sync::locked;
 
 use crate::CellName;
-use crate::resolve::MetLock;
 
 /// How many waits are known; others wait unseen.
 const WAITS_MAX: usize = 4_096;
@@ -65,13 +64,18 @@ impl Drop for Waiting<'_> {
 }
 
 impl LockWaits {
-    /// Notes that somebody who reads at `at` waits for a lock since then.
-    pub(crate) fn begin(&self, met: &MetLock, at: Timestamp, since: Duration) -> Waiting<'_> {
+    /// Notes that somebody who reads at `at` waits since then for the lock of a transaction.
+    pub(crate) fn begin(
+        &self,
+        cell: CellName,
+        lock_ts: Timestamp,
+        at: Timestamp,
+        since: Duration,
+    ) -> Waiting<'_> {
         let mut inner = locked(&self.0);
         inner.next += 1;
         let number = inner.next;
         if inner.waits.len() < WAITS_MAX {
-            let (cell, lock_ts) = (met.cell.location(), met.start_ts);
             inner.waits.insert(number, Wait { cell, lock_ts, at, since });
         }
         Waiting { waits: self, number }
