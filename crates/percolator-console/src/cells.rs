@@ -31,7 +31,9 @@ impl Key {
             Ok(text)
                 if !text.starts_with("b64:")
                     && !text.starts_with("hex:")
-                    && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') =>
+                    && !text
+                        .chars()
+                        .any(|c| c.is_control() && !['\n', '\r', '\t'].contains(&c)) =>
             {
                 Key::Utf8(text.to_owned())
             }
