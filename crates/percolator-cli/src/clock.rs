@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use percolator::admin::Age;
+pub(crate) use percolator_console::duration_text as age;
 use serde_json::{Value, json};
 
 /// Milliseconds since 1970.
@@ -32,17 +33,6 @@ fn date(days: u64) -> (u64, u64, u64) {
     let day = of_year - (153 * month + 2) / 5 + 1;
     let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     (era * 400 + year + next, month, day)
-}
-
-/// Formats a duration in words: `350 ms`, `41.2 s`, `4 min`, `3.5 h`, `12 days`.
-pub(crate) fn age(duration: Duration) -> String {
-    match duration.as_secs_f64() {
-        s if s < 1.0 => format!("{} ms", duration.as_millis()),
-        s if s < 120.0 => format!("{s:.1} s"),
-        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
-        s => format!("{:.0} days", s / 86_400.0),
-    }
 }
 
 /// Formats the age of a timestamp in words: `4 min`, `at least 4 min`, `4 min to 2.5 h`, `not

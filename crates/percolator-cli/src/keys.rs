@@ -6,12 +6,14 @@
 //! * `hex:` or `b64:`, followed by the bytes in that form.
 //!
 //! Keys are shown with the same escapes, so a printed key can be typed. In JSON a key is
-//! `{"utf8": ...}`, or `{"b64": ...}` when it is not text.
+//! `{"utf8": ...}`, or `{"b64": ...}` when it is not text or
+//! would be read as bytes. The console uses the same form.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use percolator::transaction::COLUMN_BYTES_MAX;
 use percolator::{Bytes, Column, RowKey, Timestamp};
+use percolator_console::Key;
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -87,10 +89,7 @@ pub(crate) fn text(bytes: &Bytes) -> String {
 
 /// Returns bytes in JSON.
 pub(crate) fn json(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!({ "utf8": text }),
-        Err(_) => json!({ "b64": base64::engine::general_purpose::STANDARD.encode(bytes) }),
-    }
+    json!(Key::of(bytes))
 }
 
 /// Returns the text in quotes, cut off when it is long.

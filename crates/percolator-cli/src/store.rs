@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bigtable::sync::locked;
 use clap::{Args, ValueEnum};
-use percolator::cluster::{Cluster, Config};
+use percolator::cluster::{Cluster, Config, this_process};
 use percolator::transaction::CommitPath;
 use percolator::watch::Watch;
 use percolator::{OpenOptions, Options, Percolator, Table};
@@ -107,6 +107,9 @@ pub(crate) struct StoreArgs {
     /// The watcher that receives the client's events.
     #[arg(skip)]
     watch: Option<Arc<dyn Watch>>,
+    /// What the command is among the processes of a cluster.
+    #[arg(skip = "client")]
+    role: &'static str,
 }
 
 /// Where a store is.
@@ -178,6 +181,11 @@ impl StoreArgs {
         StoreArgs { watch: Some(watch), ..self.clone() }
     }
 
+    /// Returns these arguments with the command's role among the processes of a cluster.
+    pub(crate) fn in_role(&self, role: &'static str) -> StoreArgs {
+        StoreArgs { role, ..self.clone() }
+    }
+
     /// Opens the store, creating it if it is not there.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
         self.open_at(&self.place()?).await
@@ -190,7 +198,7 @@ impl StoreArgs {
         }
         match place {
             Place::Directory(dir) => open_directory(dir, self.options()).await,
-            Place::Cluster(config) => connect(config, self.watch.clone()).await,
+            Place::Cluster(config) => connect(config, self.role, self.watch.clone()).await,
         }
     }
 
@@ -254,13 +262,21 @@ pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connects to a cluster, with a watcher of the client's events if there is one.
+/// The client that knows what the process does that has the store open: a command that runs for
+/// another process asks that of the database's own client.
+pub(crate) fn at_work(db: &Percolator) -> Percolator {
+    asked::current().map_or_else(|| db.clone(), |asked| asked.owner().clone())
+}
+
+/// Connects to a cluster in a role, with a watcher of the client's events if there is one.
 pub(crate) async fn connect(
     config: &Config,
+    role: &str,
     watch: Option<Arc<dyn Watch>>,
 ) -> anyhow::Result<Percolator> {
     let mut cluster = config.cluster().map_err(config::with_advice)?;
     cluster.client.watch = watch;
+    cluster.process = this_process(role);
     let store = config.open_store().await.map_err(config::with_advice)?;
     Ok(opened(Percolator::connect(store, cluster).await?))
 }

@@ -173,7 +173,7 @@ async fn the_console_in_a_browser() {
     db.wait_idle(None).await.unwrap();
 
     let panel = Arc::new(WebPanel::new(index.clone()));
-    let full = console(&db, recorder).panel(panel).title("whales");
+    let full = console(&db, recorder).panel(panel).title("whales").open_search(true);
     let full = full.listen("127.0.0.1:0").await.unwrap();
     let (nothing, recorder) = open(&dir.path().join("empty")).await;
     let empty = console(&nothing, recorder).listen("127.0.0.1:0").await.unwrap();

@@ -2,11 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// How long a test waits for other processes before it gives up.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A cluster in a directory of its own, ended with the test.
 struct Cluster {
@@ -206,4 +213,93 @@ fn a_store_that_is_not_there_is_reported_soon() {
     let begun = std::time::Instant::now();
     run(&["get", "Bob", "bal", "--config", file.to_str().unwrap()]).refused(4, "unavailable");
     assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+}
+
+/// A command that runs until this is dropped, and the first line that it prints.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A console of the cluster, and the URL that it prints, in which its token is.
+fn console(config: &Path) -> (Running, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+    command.args(["console", "--listen", "127.0.0.1:0", "--quiet", "--config"]).arg(config);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut url = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    (Running(child), url.trim().to_owned())
+}
+
+/// Asks a console for JSON.
+fn ask(url: &str, path: &str) -> Value {
+    let (page, token) = url.split_once("/#t=").unwrap();
+    let host = page.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let head = format!("Host: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close");
+    stream.write_all(format!("GET {path} HTTP/1.1\r\n{head}\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    serde_json::from_str(body).unwrap()
+}
+
+/// The roles of the processes that a console lists, sorted.
+fn roles(url: &str) -> Vec<String> {
+    let listed = ask(url, "/api/v1/processes");
+    let role = |process: &Value| process["role"].as_str().unwrap().to_owned();
+    let mut roles: Vec<String> = listed.as_array().unwrap().iter().map(role).collect();
+    roles.sort();
+    roles
+}
+
+/// Waits until a console lists these. Whether a process lives is decided by the time that its token
+/// has been unchanged, so there is no other way than to look again.
+fn wait_for_roles(url: &str, wanted: &[&str]) {
+    let begun = Instant::now();
+    while roles(url) != wanted {
+        assert!(begun.elapsed() < WAIT_MAX, "{:?}", roles(url));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn one_console_lists_all_processes_and_a_killed_one_is_gone_soon() {
+    let cluster = Cluster { dir: tempfile::tempdir().unwrap() };
+    cluster.cluster("up", &["--workers", "3", "--durability", "buffered"]).with(0);
+    let (_console, url) = console(&cluster.data().join("percolator.toml"));
+    let all = ["console", "oracle", "oracle", "table", "worker", "worker", "worker"];
+    wait_for_roles(&url, &all);
+    let table = ask(&url, "/api/v1/processes");
+    let pids: BTreeSet<u64> =
+        table.as_array().unwrap().iter().map(|p| p["pid"].as_u64().unwrap()).collect();
+    assert_eq!(pids.len(), all.len(), "{table}");
+
+    kill_nine(&cluster.data().join("run/worker-2"));
+    let begun = Instant::now();
+    wait_for_roles(&url, &["console", "oracle", "oracle", "table", "worker", "worker"]);
+    // A token lives for six seconds, and the console looks at it since it began.
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn servers_show_their_metrics_only_where_they_know_the_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let data = data.to_str().unwrap();
+    let table = ["serve", "table", "--data", data, "--listen", "127.0.0.1:0"];
+    run(&[&table[..], &["--metrics", "127.0.0.1:0"]].concat()).refused(2, "knows no cluster");
+    let config = dir.path().join("percolator.toml");
+    std::fs::write(
+        &config,
+        "store = \"bigtable://127.0.0.1:1/p/i\"\noracles = [\"127.0.0.1:2\"]\n",
+    )
+    .unwrap();
+    let oracle = ["serve", "oracle", "--data", data, "--config", config.to_str().unwrap()];
+    run(&oracle).refused(2, "two stores");
 }

@@ -4,12 +4,27 @@ import { useEffect, useRef, useState } from './vendor/preact.js';
 
 const KEY = 'percolator-token';
 
+/** The path under which this console is served, with a slash at its end. */
+export const BASE = new URL('.', import.meta.url).pathname;
+
+/** Turns a path, such as `/cell/TABLE/ROW/COLUMN` or `/search?q=cod`, into a page of the fragment. */
+export function takePath() {
+  const path = location.pathname.startsWith(BASE) ? location.pathname.slice(BASE.length) : '';
+  if (!path) return;
+  const [page, ...rest] = path.split('/').map(decodeURIComponent);
+  const query = new URLSearchParams(location.search);
+  if (page === 'cell') ['table', 'row', 'column'].forEach((name, i) => rest[i] && query.set(name, rest[i]));
+  const token = /^#t=/.test(location.hash) ? location.hash : '';
+  const text = query.toString();
+  history.replaceState(null, '', `${BASE}${token || `#/${page}${text ? `?${text}` : ''}`}`);
+}
+
 /** Moves the token from the URL's fragment, which is never sent, to this tab's storage. */
 export function takeToken() {
   const found = /^#t=([A-Za-z0-9]+)$/.exec(location.hash);
   if (found) {
     sessionStorage.setItem(KEY, found[1]);
-    history.replaceState(null, '', location.pathname + '#/');
+    history.replaceState(null, '', `${BASE}#/`);
   }
 }
 
@@ -49,7 +64,7 @@ export function route(path, params = {}) {
     if (value !== null && value !== undefined && value !== '') query.set(name, String(value));
   }
   const text = query.toString();
-  return `api/v1/${path}${text ? `?${text}` : ''}`;
+  return `${BASE}api/v1/${path}${text ? `?${text}` : ''}`;
 }
 
 /** Asks once. */
@@ -64,7 +79,7 @@ export async function get(path, { signal, etag } = {}) {
 export async function post(path, body) {
   const id = crypto.randomUUID();
   const send = () =>
-    fetch(`api/v1/${path}`, {
+    fetch(`${BASE}api/v1/${path}`, {
       method: 'POST',
       headers: headers({ 'Content-Type': 'application/json', 'X-Request-Id': id }),
       body: JSON.stringify(body),

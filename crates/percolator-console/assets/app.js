@@ -1,7 +1,7 @@
 // Shows the pages of the console, by the fragment of the URL. Row keys appear only in the
 // fragment, which no browser sends and no proxy logs.
 import { html, render, useEffect, useState } from './vendor/preact.js';
-import { route, setToken, takeToken, usePoll } from './api.js';
+import { route, setToken, takePath, takeToken, usePoll } from './api.js';
 import { Cell } from './cell.js';
 import { Learn } from './learn.js';
 import { Locks } from './locks.js';
@@ -111,5 +111,6 @@ function App() {
     <footer>${about && html`${about.title} · percolator ${about.version} · open for ${secs(about.uptime_s)}${about.read_only ? ' · read-only' : ''}${about.hide_values ? ' · values hidden' : ''} · keys: <kbd>/</kbd> <kbd>g</kbd> <kbd>${pages.map((p) => p[3]).join('')}</kbd>`}</footer>`;
 }
 
+takePath();
 takeToken();
 render(html`<${App} />`, document.getElementById('app'));

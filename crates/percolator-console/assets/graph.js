@@ -6,6 +6,18 @@ import { num } from './parts.js';
 const NODE = { width: 190, height: 34, gapX: 60, gapY: 12 };
 const NODES_MAX = 40;
 
+/** The nodes that most cells pass, at most so many, in the order in which they were. */
+export function busiestNodes(nodes, edges, max) {
+  if (nodes.length <= max) return nodes;
+  const weight = new Map(nodes.map((node) => [node.id, 0]));
+  for (const { from, to, cells } of edges) {
+    for (const id of [from, to]) weight.set(id, (weight.get(id) || 0) + (cells || 0));
+  }
+  const order = (a, b) => weight.get(b.id) - weight.get(a.id) || (a.id < b.id ? -1 : 1);
+  const kept = new Set([...nodes].sort(order).slice(0, max).map((node) => node.id));
+  return nodes.filter((node) => kept.has(node.id));
+}
+
 /** Edges without those that close a circle, found by a walk in depth. */
 function forward(nodes, edges) {
   const out = new Map(nodes.map((node) => [node.id, []]));
@@ -65,7 +77,7 @@ const short = (text, max = 26) => (text.length > max ? `${text.slice(0, max - 1)
 
 export function Graph({ graph, busiest }) {
   if (!graph || graph.nodes.length === 0) return html`<p class="dim">no observer is registered</p>`;
-  const nodes = graph.nodes.slice(0, NODES_MAX);
+  const nodes = busiestNodes(graph.nodes, graph.edges, NODES_MAX);
   const known = new Set(nodes.map((node) => node.id));
   const edges = graph.edges.filter((edge) => known.has(edge.from) && known.has(edge.to) && edge.from !== edge.to);
   const { layer, place, kept, layers } = layout(nodes, edges);
@@ -96,6 +108,6 @@ export function Graph({ graph, busiest }) {
         <text x=${NODE.width / 2} y="21">${short(node.label)}</text><title>${node.kind}: ${node.label}</title>
       </g>`)}
     </svg>
-    ${graph.nodes.length > NODES_MAX && html`<p class="dim">${graph.nodes.length - NODES_MAX} more are in the table alone</p>`}
+    ${graph.nodes.length > NODES_MAX && html`<p class="dim">the ${NODES_MAX} busiest are drawn; ${graph.nodes.length - NODES_MAX} more are in the table alone</p>`}
   </div>`;
 }

@@ -16,6 +16,7 @@ const LOCKS = [
   ['transaction', 'n', (l) => l.start_ts],
   ['owner', '', (l) => html`<code title=${l.owner}>${l.owner.slice(0, 8)}</code>`],
   ['primary', '', (l) => (l.primary ? html`<${CellLink} of=${l.primary} />` : 'itself')],
+  ['waiters', '', (l) => (l.waiters.length === 0 ? html`<span class="dim">none</span>` : html`${l.waiters.slice(0, 3).map((w) => html`<span title=${`reads at ${w.at}`}>${w.at} <span class="dim">for ${ms(w.waited_ms)}</span></span><br />`)}${l.waiters.length > 3 ? `and ${num(l.waiters.length - 3)} more` : ''}`)],
   ['fate', 'wide', (l) => html`<span class=${`tag ${l.fate.kind}`}>${FATES[l.fate.kind][0]}</span> ${FATES[l.fate.kind][1]}`],
 ];
 

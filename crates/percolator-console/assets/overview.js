@@ -29,7 +29,7 @@ function Tiles({ now, totals }) {
     <${Tile} name="Duration" value=${ms(now.commit_p50_ms)} note=${`p99 ${ms(now.commit_p99_ms)}`} href="#/transactions" />
     <${Tile} name="Freshness" value=${ms(now.delay_p50_ms)} note=${`p95 ${ms(now.delay_p95_ms)}`} href="#/observers" />
     <${Tile} name="Observers' runs" value=${num(now.runs_s)} unit="a second" note=${`${num(totals.observer_runs)} in all`} href="#/observers" />
-    <${Tile} name="Changes that wait" value=${num(now.backlog)} note=${now.oldest ? `the oldest for ${age(now.oldest)}` : ''} href="#/observers" />
+    <${Tile} name="Changes that wait" value=${`${now.backlog_whole ? '' : 'at least '}${num(now.backlog)}`} note=${now.oldest ? `the oldest for ${age(now.oldest)}` : ''} href="#/observers" />
     <${Tile} name="Set aside" value=${num(now.set_aside)} note=${`${num(totals.observer_failures)} failures in all`} href="#/observers" />
     <${Tile} name="Locks" value=${num(now.locks)} note=${now.oldest_lock ? `the oldest is ${age(now.oldest_lock)} old` : ''} href="#/locks" />
     <${Tile} name="Safe point" value=${num(now.safe_point_behind)} unit="behind" note=${now.safe_point_age ? `${age(now.safe_point_age)} old` : ''} />
@@ -48,11 +48,11 @@ function Insights({ all }) {
 const PROCESSES = [
   ['role', '', (p) => html`<strong>${p.role}</strong>`],
   ['host', '', (p) => `${p.host}, process ${p.pid}`],
-  ['', '', (p) => html`<span class=${`tag ${p.alive ? 'live' : 'owner_dead'}`}>${p.alive ? 'alive' : 'gone'}</span>`],
   ['for', 'n', (p) => secs((Date.now() - p.since_ms) / 1000)],
   ['heard of', 'n', (p) => `${secs(p.written_s_ago)} ago`],
   ['committed', 'n', (p) => num(p.committed)],
   ['runs', 'n', (p) => num(p.observer_runs)],
+  ['retrying', 'n', (p) => num(p.failing)],
   ['observers', 'wide', (p) => p.observers.join(', ')],
 ];
 

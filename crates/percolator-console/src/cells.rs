@@ -5,10 +5,18 @@ use base64::prelude::BASE64_STANDARD;
 use percolator::{Bytes, Column, RowKey};
 use serde::{Deserialize, Serialize};
 
-/// A key, a column or a value: as text if it is UTF-8 without control characters, else as base64.
+/// A key, a column or a value in JSON: text if it is UTF-8 without control characters, else
+/// base64. Text that would be read as bytes when somebody types it is base64, too.
+///
+/// ```
+/// use percolator_console::Key;
+/// assert_eq!(serde_json::to_string(&Key::of(b"Bob"))?, r#"{"utf8":"Bob"}"#);
+/// assert_eq!(serde_json::to_string(&Key::of(b"\x00\xff"))?, r#"{"b64":"AP8="}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Key {
+pub enum Key {
     /// Text.
     Utf8(String),
     /// Bytes in base64.
@@ -16,12 +24,16 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    /// The JSON form of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
-            // Text with the prefix `b64:` would be parsed as base64 when a request returns it.
+            // A request that returned text with a prefix would be parsed as bytes.
             Ok(text)
                 if !text.starts_with("b64:")
-                    && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') =>
+                    && !text.starts_with("hex:")
+                    && !text
+                        .chars()
+                        .any(|c| c.is_control() && !['\n', '\r', '\t'].contains(&c)) =>
             {
                 Key::Utf8(text.to_owned())
             }

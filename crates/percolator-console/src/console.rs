@@ -18,8 +18,8 @@ use crate::panel::Panel;
 use crate::recorder::Recorder;
 use crate::server;
 use crate::server::guard::Policy;
-use crate::server::listener::{Bounded, CONNECTIONS_MAX};
-use crate::state::{App, Settings};
+use crate::server::listener::Bounded;
+use crate::state::{App, Gauge, Settings};
 
 /// The name of the file that holds the token, in the directory of the store.
 const TOKEN_FILE: &str = "console.token";
@@ -118,6 +118,8 @@ pub struct Console {
     hosts: Vec<String>,
     token_dir: Option<PathBuf>,
     title: String,
+    open_search: bool,
+    gauges: Vec<Gauge>,
 }
 
 /// A console that listens, until this is dropped.
@@ -126,7 +128,9 @@ pub struct Console {
 #[derive(Debug)]
 pub struct Listening {
     addr: SocketAddr,
+    page: String,
     url: String,
+    token_file: Option<PathBuf>,
     ticking: JoinHandle<()>,
     /// When this is dropped, the server accepts nothing more, and its connections end with the
     /// answers that are on their way.
@@ -150,6 +154,16 @@ impl Listening {
     pub fn url(&self) -> &str {
         &self.url
     }
+
+    /// As [`url`](Listening::url), without the token: for a log.
+    pub fn url_without_token(&self) -> &str {
+        &self.page
+    }
+
+    /// The file that holds the token, if [`Console::token_dir`] named its directory.
+    pub fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
+    }
 }
 
 impl Console {
@@ -169,6 +183,8 @@ impl Console {
             hosts: Vec::new(),
             token_dir: None,
             title: "percolator".to_owned(),
+            open_search: false,
+            gauges: Vec::new(),
         }
     }
 
@@ -261,6 +277,38 @@ impl Console {
         self
     }
 
+    /// Whether everybody who can reach the address may search the application, on a page that works
+    /// without JavaScript. A console whose reads are open has that page in any case. Default: no.
+    #[must_use]
+    pub fn open_search(mut self, open: bool) -> Self {
+        self.open_search = open;
+        self
+    }
+
+    /// One more number in `/metrics`: the gauge `percolator_NAME`, as long as `value` returns one.
+    /// It is asked at each request, and must not wait.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use percolator::Percolator;
+    /// use percolator_console::Console;
+    /// let db = Percolator::in_memory().await?;
+    /// let queued = || Some(7.0);
+    /// let console = Console::new(&db).gauge("jobs_queued", "Jobs that wait", queued);
+    /// let console = console.listen("127.0.0.1:0").await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn gauge(
+        mut self,
+        name: &'static str,
+        help: &'static str,
+        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) -> Self {
+        self.gauges.push(Gauge { name, help, value: Arc::new(value) });
+        self
+    }
+
     /// Listens, and answers until the returned value is dropped. Runs in a tokio runtime.
     ///
     /// # Errors
@@ -276,7 +324,9 @@ impl Console {
             return Err(ConsoleError::Insecure { addr });
         }
         let base = self.base_path.clone();
-        let malformed = !base.starts_with('/') || base.ends_with('/') || base.contains(['{', '*']);
+        let malformed = !base.starts_with('/')
+            || base.ends_with('/')
+            || base.contains(['{', '*', '"', '<', '>', '&', ' ']);
         if !base.is_empty() && malformed {
             return Err(ConsoleError::BasePath(base));
         }
@@ -290,19 +340,15 @@ impl Console {
             Access::OpenReads if self.read_only => String::new(),
             Access::OpenReads => format!("#t={token}"),
         };
-        let url = format!("http://{addr}{base}/{fragment}");
+        let page = format!("http://{addr}{base}/");
+        let (url, token_file) =
+            (format!("{page}{fragment}"), self.token_dir.as_ref().map(|dir| dir.join(TOKEN_FILE)));
         let app = self.app(addr, token);
         let router = server::router(app.clone(), api::routes());
         let (stop, stopped) = oneshot::channel::<()>();
-        tokio::spawn(async move {
-            let stopped = async { drop(stopped.await) };
-            let listener = Bounded::new(listener, CONNECTIONS_MAX);
-            let serving = axum::serve(listener, router).with_graceful_shutdown(stopped);
-            if let Err(error) = serving.await {
-                tracing::error!(target: "percolator::console", %error, "the console has ended");
-            }
-        });
-        Ok(Listening { addr, url, ticking: tokio::spawn(tick(app)), _stop: stop })
+        tokio::spawn(Bounded::new(listener).serve(router, stopped));
+        let ticking = tokio::spawn(tick(app));
+        Ok(Listening { addr, page, url, token_file, ticking, _stop: stop })
     }
 
     fn app(self, addr: SocketAddr, token: String) -> App {
@@ -311,6 +357,7 @@ impl Console {
             hosts: known_hosts(addr, self.hosts),
             token,
             open_reads: self.access == Access::OpenReads,
+            open_search: self.open_search,
             read_only: self.read_only,
             loopback: addr.ip().is_loopback(),
         };
@@ -320,6 +367,7 @@ impl Console {
             title: self.title,
             recorded,
             metrics_only: self.metrics_only,
+            gauges: self.gauges,
         };
         let recorder = self.recorder.unwrap_or_default();
         let learn = self.learn && !self.read_only;

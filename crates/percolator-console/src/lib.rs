@@ -19,17 +19,20 @@
 //! ```text
 //!   console    Console: settings, listening
 //!   recorder   what the client's events add up to: counts, histograms, rings, the graph
+//!   readiness  whether store and oracle answer
 //!   survey     what can only be found out by looking through the store, in the background
 //!   verdict    one sentence about the whole, and advice
 //!   metrics    /metrics
 //!   server     the guard of each request, files, repeated POSTs
 //!   api        the routes, and what they answer
 //!   learn      the paper's Figure 4 to play with
+//!   cells      names of cells, keys and values in JSON
+//!   said       durations in words
 //!   panel      what an application shows besides
 //! ```
 //!
-//! Invariants: a GET changes no row that a user wrote, and takes no timestamp. It reads as any
-//! reader does: a lock that a dead owner left is resolved, and a sample of timestamps may be noted.
+//! Invariants: a GET writes nothing and takes no timestamp, with one exception that any reader of
+//! the database makes: rows that are shown are read, and a reader resolves a dead owner's lock.
 //! Each request passes the guard before its route is looked at; what is kept is bounded, and begins
 //! anew with the process.
 //!
@@ -43,12 +46,17 @@ mod learn;
 mod metrics;
 mod panel;
 mod problem;
+mod readiness;
 mod recorder;
+mod said;
 mod server;
 mod state;
 mod survey;
 mod verdict;
 
+pub use cells::Key;
 pub use console::{Access, Console, ConsoleError, Listening};
+pub use metrics::STORE_PRESSURE;
 pub use panel::{Panel, PanelError};
 pub use recorder::Recorder;
+pub use said::duration_text;

@@ -23,6 +23,15 @@ use crate::survey::Look;
 const BOUNDS_S: [f64; 13] =
     [0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 
+/// Name and help of the gauge that says how full a store's memory is. A process that serves a store
+/// over the network adds it with [`Console::gauge`](crate::Console::gauge).
+///
+/// ```
+/// assert_eq!(percolator_console::STORE_PRESSURE.0, "store_pressure_ratio");
+/// ```
+pub const STORE_PRESSURE: (&str, &str) =
+    ("store_pressure_ratio", "Share of the room for cells in memory that is taken");
+
 /// The text of `/metrics`.
 pub(crate) fn text(app: &App, look: Option<&Look>) -> String {
     let mut registry = Registry::with_prefix("percolator");
@@ -47,6 +56,8 @@ struct Numbers {
     safe_point_behind: u64,
     safe_point_lag_s: Option<f64>,
     readers: usize,
+    oldest_reader_s: Option<f64>,
+    latest: u64,
 }
 
 /// The notifications of a column.
@@ -83,6 +94,8 @@ impl Numbers {
             safe_point_behind: latest.saturating_sub(safe_point.as_u64()),
             safe_point_lag_s: age(safe_point),
             readers: found.gc.readers.len(),
+            oldest_reader_s: found.gc.readers.first().and_then(|reader| age(reader.oldest)),
+            latest,
         }
     }
 }
@@ -107,6 +120,7 @@ impl Collector for All {
         self.transactions(out)?;
         self.observers(out)?;
         self.locks(out)?;
+        self.process(out)?;
         if self.look.known {
             self.looked(out)?;
         }
@@ -277,6 +291,19 @@ impl All {
         counter(out, "resolved_locks", "Locks that were resolved, by verdict", verdicts)
     }
 
+    /// Writes the numbers of the store in this process, and those that the program adds.
+    fn process(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let store = &self.app.db.services().store;
+        // A store behind a network knows it itself: `serve table --metrics`.
+        if store.commits_rows() {
+            single(out, STORE_PRESSURE.0, STORE_PRESSURE.1, Some(store.pressure()))?;
+        }
+        for gauge in &self.app.settings.gauges {
+            single(out, gauge.name, gauge.help, (gauge.value)())?;
+        }
+        Ok(())
+    }
+
     /// Writes the numbers of the last look through the store.
     fn looked(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let look = &self.look;
@@ -298,7 +325,11 @@ impl All {
         let help = "Age of the safe point, as far as this process remembers";
         single(out, "gc_safe_point_lag_seconds", help, look.safe_point_lag_s)?;
         let help = "Clients with transactions or snapshots open";
-        single(out, "readers", help, Some(look.readers as f64))
+        single(out, "readers", help, Some(look.readers as f64))?;
+        let help = "Age of the oldest timestamp that a client has open";
+        single(out, "gc_oldest_reader_age_seconds", help, look.oldest_reader_s)?;
+        let help = "The latest timestamp: one for each begin and each commit";
+        single(out, "latest_timestamp", help, Some(look.latest as f64))
     }
 }
 

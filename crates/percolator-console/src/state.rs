@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::learn::Sessions;
 use crate::panel::Panel;
+use crate::readiness::Readiness;
 use crate::recorder::Recorder;
 use crate::recorder::series::Series;
 use crate::server::guard::Policy;
@@ -41,6 +42,8 @@ pub(crate) struct State {
     pub(crate) permits: Semaphore,
     /// For requests that are held until something changes.
     pub(crate) held: Semaphore,
+    /// Whether store and oracle have answered lately.
+    pub(crate) readiness: Readiness,
     /// When the console began.
     pub(crate) since: Instant,
 }
@@ -50,6 +53,20 @@ impl Deref for App {
 
     fn deref(&self) -> &State {
         &self.0
+    }
+}
+
+/// A number that the program adds to the metrics.
+#[derive(Clone)]
+pub(crate) struct Gauge {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) value: Arc<dyn Fn() -> Option<f64> + Send + Sync>,
+}
+
+impl fmt::Debug for Gauge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gauge").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -66,6 +83,8 @@ pub(crate) struct Settings {
     pub(crate) recorded: bool,
     /// Whether health and metrics are all that there is.
     pub(crate) metrics_only: bool,
+    /// Numbers of the program's own.
+    pub(crate) gauges: Vec<Gauge>,
 }
 
 impl fmt::Debug for App {
@@ -95,6 +114,7 @@ impl App {
             once: Once::default(),
             permits: Semaphore::new(REQUESTS_MAX),
             held: Semaphore::new(HELD_MAX),
+            readiness: Readiness::default(),
             since: Instant::now(),
         }))
     }

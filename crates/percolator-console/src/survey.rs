@@ -21,6 +21,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const LOOK_MAX: Duration = Duration::from_secs(60);
 /// How many locks a look goes by.
 const LOCKS_MAX: usize = 1_000;
+/// About how many notifications of a table a look counts.
+const NOTIFICATIONS_MAX: usize = 50_000;
 
 /// The last look, and whether one is on its way.
 #[derive(Debug, Default)]
@@ -93,7 +95,7 @@ async fn look(db: &Percolator, retention: Duration) -> percolator::Result<Found>
     let mut locks = db.held_locks(LOCKS_MAX).await?;
     locks.sort_by_key(|lock| lock.start_ts);
     Ok(Found {
-        backlog: db.backlog().await?,
+        backlog: db.backlog_within(NOTIFICATIONS_MAX).await?,
         set_aside: db.set_aside().await?,
         locks,
         gc: db.gc_status(retention).await?,

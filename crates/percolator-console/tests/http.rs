@@ -3,40 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod shared;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use percolator::store::MemoryStore;
-use percolator::{Change, Column, Error, Observer, Options, Percolator, Registration, Result};
-use percolator::{Transaction, WorkerOptions, Workers};
-use percolator_console::{Access, Console, Listening, Recorder};
+use futures::future::BoxFuture;
+use percolator::Percolator;
+use percolator_console::{Access, Console, Listening, Panel, PanelError, Recorder};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
-const TEXT: Column = Column::literal("doc:text");
-const WORDS: Column = Column::literal("doc:words");
+use shared::{READS, TEXT, WORDS, ask, console, database, get, observe};
 
-/// Every route but the console's files. `lib.rs` builds the server from the same kind of list; the
-/// test `no_route_is_missing_here` compares.
-const READS: &[&str] = &[
-    "/api/v1/about",
-    "/api/v1/overview",
-    "/api/v1/processes",
-    "/api/v1/observers",
-    "/api/v1/graph",
-    "/api/v1/failures",
-    "/api/v1/cell?table=docs&row=a&column=doc:text",
-    "/api/v1/locks",
-    "/api/v1/conflicts",
-    "/api/v1/transactions",
-    "/api/v1/transaction?start_ts=1",
-    "/api/v1/tables",
-    "/api/v1/rows?table=docs",
-    "/api/v1/app/search?q=x",
-    "/api/v1/app/page?key=x",
-    "/api/v1/app/stats",
-];
 const WRITES: &[(&str, &str)] = &[
     ("/api/v1/failures/replay", r#"{"dry_run":true}"#),
     ("/api/v1/failures/skip", r#"{"dry_run":true}"#),
@@ -46,107 +24,6 @@ const WRITES: &[(&str, &str)] = &[
     ("/api/v1/learn/begin", "{}"),
     ("/api/v1/learn/step", r#"{"rows":["Bob"]}"#),
 ];
-
-struct Words;
-
-impl Observer for Words {
-    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let text = change.value(tx).await?.unwrap_or_default();
-        if text == "bad" {
-            return Err(Error::application("no words"));
-        }
-        let words = text.split(|b| *b == b' ').count().to_string();
-        tx.set(&change.table, &change.row, &WORDS, words)
-    }
-}
-
-struct Answer {
-    status: u16,
-    headers: String,
-    body: String,
-}
-
-impl Answer {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {:?}", self.body))
-    }
-}
-
-async fn send(console: &Listening, request: String) -> Answer {
-    let mut stream = TcpStream::connect(console.addr()).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
-    let answer = String::from_utf8(answer).unwrap();
-    let (headers, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = headers.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, headers: headers.to_ascii_lowercase(), body: body.to_owned() }
-}
-
-/// A request; each header that is given takes the place of the usual one of its name, and an empty
-/// one leaves it away.
-async fn ask(
-    console: &Listening,
-    method: &str,
-    path: &str,
-    body: &str,
-    given: &[(&str, &str)],
-) -> Answer {
-    let (host, token) = (console.addr().to_string(), token(console));
-    let usual = [
-        ("Host", host),
-        ("Authorization", format!("Bearer {token}")),
-        ("Connection", "close".to_owned()),
-        ("Content-Length", body.len().to_string()),
-        ("Content-Type", "application/json".to_owned()),
-        ("X-Request-Id", format!("request-{:x}", rand::random::<u64>())),
-    ];
-    let mut headers: Vec<(String, String)> =
-        usual.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    for (name, value) in given {
-        headers.retain(|(other, _)| other != name);
-        if !value.is_empty() {
-            headers.push(((*name).to_owned(), (*value).to_owned()));
-        }
-    }
-    let headers: String =
-        headers.into_iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    send(console, format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}")).await
-}
-
-async fn get(console: &Listening, path: &str) -> Answer {
-    ask(console, "GET", path, "", &[]).await
-}
-
-fn token(console: &Listening) -> String {
-    console.url().split_once("#t=").map(|(_, token)| token.to_owned()).unwrap_or_default()
-}
-
-async fn database(recorder: &Arc<Recorder>) -> Percolator {
-    let options = Options { watch: Some(recorder.clone()), ..Options::default() };
-    let db = Percolator::over(Arc::new(MemoryStore::new()), options).await.unwrap();
-    let docs = db.table("docs").await.unwrap();
-    db.named("load")
-        .transact(async |mut tx| {
-            tx.set(&docs, "a", &TEXT, "to be or not")?;
-            tx.set(&docs, &b"\xff"[..], &TEXT, "two words")
-        })
-        .await
-        .unwrap();
-    db
-}
-
-/// Runs the observer, which gives up on a change at its first failure.
-async fn observe(db: &Percolator) -> Workers {
-    let words = Registration::strong("words", "docs", &TEXT, Words);
-    let options = WorkerOptions { failures_max: 1, ..WorkerOptions::default() };
-    db.observe(vec![words], options).await.unwrap()
-}
-
-async fn console(db: &Percolator, recorder: &Arc<Recorder>) -> Listening {
-    let console = Console::new(db).recorder(recorder.clone()).learn(true);
-    console.listen("127.0.0.1:0").await.unwrap()
-}
 
 #[tokio::test]
 async fn every_route_refuses_what_it_must() {
@@ -237,21 +114,6 @@ async fn no_route_is_missing_here() {
         let path = path.split('?').next().unwrap();
         assert!(source.contains(&format!("\"{path}\"")), "{path}");
     }
-}
-
-#[tokio::test]
-async fn no_get_takes_a_timestamp() {
-    let recorder = Arc::new(Recorder::new());
-    let db = database(&recorder).await;
-    let console = console(&db, &recorder).await;
-    let before = db.oracle().peek().await.unwrap();
-    for _ in 0..3 {
-        for path in READS.iter().chain(&["/metrics", "/readyz", "/"]) {
-            get(&console, path).await;
-        }
-    }
-    assert_eq!(db.oracle().peek().await.unwrap(), before);
-    assert!(db.wait_idle(Some(Duration::from_secs(10))).await.unwrap().idle);
 }
 
 #[tokio::test]
@@ -488,4 +350,112 @@ async fn figure_4_is_played_to_its_end_with_a_crash() {
     assert_eq!(step(json!({ "session": second, "step": "begin" })).await.status, 410);
     let wrong = step(json!({ "session": begin().await, "step": "prewrite" })).await;
     assert_eq!(wrong.status, 400, "{}", wrong.body);
+}
+
+/// Finds one page, with a hostile title.
+#[derive(Debug)]
+struct Shelf;
+
+impl Panel for Shelf {
+    fn name(&self) -> &'static str {
+        "shelf"
+    }
+
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        offset: usize,
+        _limit: usize,
+    ) -> BoxFuture<'a, Result<Value, PanelError>> {
+        Box::pin(async move {
+            if query.contains("wrong") {
+                return Err(PanelError::Asked("<wrong> query".to_owned()));
+            }
+            let hit = json!({
+                "url": "https://a.example/?x=\"1\"", "title": "<script>alert(1)</script>",
+                "snippet": query, "highlights": [{ "start": 0, "end": 3 }], "rank": 0.5,
+                "in_links": 7, "duplicates": 2,
+            });
+            Ok(json!({ "total": 25, "offset": offset, "hits": [hit] }))
+        })
+    }
+
+    fn page<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Value>, PanelError>> {
+        let page = json!({ "page": { "url": key, "title": "one", "canonical": key } });
+        Box::pin(async move { Ok((key == "here").then_some(page)) })
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<Value, PanelError>> {
+        Box::pin(async { Ok(json!({})) })
+    }
+}
+
+#[tokio::test]
+async fn the_search_page_is_written_where_it_is_open_and_else_it_is_the_shell() {
+    let db = database(&Arc::new(Recorder::new())).await;
+    let shelf = || Console::new(&db).panel(Arc::new(Shelf)).base_path("/ops");
+    let closed = shelf().listen("127.0.0.1:0").await.unwrap();
+    let hidden = shelf().open_search(true).hide_values(true).listen("127.0.0.1:0").await.unwrap();
+    for console in [&closed, &hidden] {
+        for token in ["", "Bearer wrong"] {
+            let given = [("Authorization", token)];
+            let shell = ask(console, "GET", "/ops/search?q=cod", "", &given).await;
+            assert_eq!(shell.status, 200);
+            assert!(shell.body.contains("/ops/app.js") && !shell.body.contains("in-links"));
+        }
+    }
+    let open = shelf().open_search(true).listen("127.0.0.1:0").await.unwrap();
+    let page = async |path: &str| ask(&open, "GET", path, "", &[("Authorization", "")]).await;
+    let found = page("/ops/search?q=cod&site=a.example&page=2").await;
+    assert_eq!(found.status, 200);
+    assert!(found.headers.contains("content-type: text/html"), "{}", found.headers);
+    assert!(found.headers.contains("cache-control: no-store"), "{}", found.headers);
+    for part in [
+        "25 pages match",
+        "<mark>cod</mark> site:a.example",
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "href=\"https://a.example/?x=&quot;1&quot;\"",
+        "7 in-links · 2 duplicates",
+        "/ops/search?q=cod&amp;site=a.example&amp;page=3",
+        "/ops/search?q=cod&amp;site=a.example&amp;page=1",
+        "start=\"11\"",
+    ] {
+        assert!(found.body.contains(part), "{part}: {}", found.body);
+    }
+    assert!(!found.body.contains("<script"), "{}", found.body);
+    let wrong = page("/ops/search?q=wrong").await;
+    assert!(wrong.status == 400 && wrong.body.contains("&lt;wrong&gt; query"), "{}", wrong.body);
+    assert_eq!(page("/ops/search?open=here").await.status, 200);
+    assert_eq!(page("/ops/search?open=nowhere").await.status, 404);
+    assert_eq!(page("/ops/search").await.status, 200);
+    let foreign = ask(&open, "GET", "/ops/search?q=cod", "", &[("Host", "evil.example")]).await;
+    assert_eq!(foreign.status, 421);
+    assert_eq!(ask(&open, "POST", "/ops/search?q=cod", "", &[]).await.status, 405);
+    // Open is the page alone: the API still needs the token.
+    assert_eq!(page("/ops/api/v1/app/search?q=cod").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_lock_names_the_readers_that_wait_for_it() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let docs = db.table("docs").await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    tx.set(&docs, "a", &TEXT, "later").unwrap();
+    let held = tx.prewrite().await.unwrap();
+    let console = console(&db, &recorder).await;
+    let reader = db.begin().await.unwrap();
+    let at = reader.start_ts().as_u64();
+    let reading = async { reader.get(&docs, "a", &TEXT).await };
+    let looking = async {
+        let mut locks = json!([]);
+        while locks[0]["waiters"].as_array().is_none_or(Vec::is_empty) {
+            locks = get(&console, "/api/v1/locks").await.json();
+        }
+        held.commit_primary().await.unwrap();
+        locks
+    };
+    let (read, locks) = tokio::join!(reading, looking);
+    assert_eq!(read.unwrap().as_deref(), Some(&b"to be or not"[..]));
+    assert_eq!(locks[0]["waiters"][0]["at"], at, "{locks}");
 }

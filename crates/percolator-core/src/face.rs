@@ -12,8 +12,8 @@ pub mod admin {
     pub use crate::{
         Age, CellName, CellState, CloseReport, Collector, Explained, Explanation, FirstStep,
         GcCounts, GcOptions, GcReport, GcStatus, Incarnation, LastRound, LockEnd, LockFate,
-        LockView, Meaning, Moment, OldestReader, ProcessInfo, ReadOutcome, ReaderView, Stats,
-        Status, TableSize, WeakClient, WriteView,
+        LockView, LockWaiter, Meaning, Moment, OldestReader, ProcessInfo, ReadOutcome, ReaderView,
+        Stats, Status, TableSize, WeakClient, WriteView,
     };
 }
 

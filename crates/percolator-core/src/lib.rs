@@ -19,6 +19,7 @@
 //!
 //! Only the oracle creates timestamps; this crate never computes one.
 
+mod account;
 mod bell;
 mod client;
 mod close;
@@ -49,6 +50,7 @@ pub use async_trait::async_trait;
 pub use bigtable::{RowKey, RowRange, Timestamp};
 pub use bytes::Bytes;
 
+pub use account::ProcessInfo;
 pub use client::{Client, WeakClient};
 pub use close::CloseReport;
 pub use error::{AbortReason, Conflict, Error, InvalidKind, Result};
@@ -81,10 +83,11 @@ pub use resolve::view::{LockFate, LockView};
 pub use runtime::{Runtime, fresh_incarnation};
 pub use shared::Services;
 pub use stats::Stats;
-pub use status::{ProcessInfo, Status};
+pub use status::Status;
 #[doc(hidden)]
 pub use testing::doc_test;
 pub use txn::commit::{Prewritten, PrimaryCommitted};
+pub use txn::lock_waits::LockWaiter;
 pub use txn::scan::{Scan, ScannedRow};
 pub use txn::snapshot::Snapshot;
 pub use txn::transact::{Attempt, Receipt};

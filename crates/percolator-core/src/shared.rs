@@ -14,6 +14,7 @@ use std::time::Duration;
 use bigtable::sync::locked;
 use bigtable::{Limits, RowKey, Store};
 
+use crate::account::Account;
 use crate::closing::Closing;
 use crate::gc::collection::Collection;
 use crate::observe::admission::Admission;
@@ -26,6 +27,7 @@ use crate::resolve::suspects::Suspects;
 use crate::resolve::verdicts::Verdicts;
 use crate::stats::Counters;
 use crate::txn::finish::Background;
+use crate::txn::lock_waits::LockWaits;
 use crate::txn::open_readers::OpenReaders;
 use crate::txn::predictor::{Cache, Predictor};
 use crate::watch::watcher::Watcher;
@@ -62,6 +64,8 @@ pub(crate) struct Shared {
     background: Arc<Background>,
     predictor: Arc<Predictor>,
     watcher: Option<Watcher>,
+    account: Account,
+    lock_waits: LockWaits,
 }
 
 /// A caller waits for idleness as long as this value lives.
@@ -134,6 +138,8 @@ impl Shared {
             background: Arc::default(),
             predictor: Arc::default(),
             watcher,
+            account: Account::default(),
+            lock_waits: LockWaits::default(),
         }
     }
 
@@ -292,6 +298,16 @@ impl Shared {
 
     pub(crate) fn background(&self) -> &Arc<Background> {
         &self.background
+    }
+
+    /// What the client says of its process.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The locks that the client waits for.
+    pub(crate) fn lock_waits(&self) -> &LockWaits {
+        &self.lock_waits
     }
 
     pub(crate) fn counters(&self) -> &Counters {

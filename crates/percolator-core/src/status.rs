@@ -5,6 +5,9 @@
 //! table percolator.status   row: the client   cell: system:status at timestamp zero
 //! ```
 //!
+//! A status also names a few of the cells that the client's observers fail on, and of the locks
+//! that the client waits for, with their numbers.
+//!
 //! A status is a raw row in a table of Percolator's own. It belongs to no transaction and
 //! takes no timestamp, so waiting for idleness, observers and collection never see it. Nothing
 //! depends on it: a write may be lost, fail or come late, and is not synced. Whether a client
@@ -23,7 +26,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::records::codec::{Reader, put_bytes16};
 use crate::records::layout::SYSTEM;
 use crate::shared::Shared;
-use crate::{Incarnation, Result};
+use crate::{CellName, Column, Failing, Incarnation, LockWaiter, ProcessInfo, Result};
 
 /// The table of the status rows.
 const TABLE: &str = "percolator.status";
@@ -41,21 +44,12 @@ const SWEEP_EVERY: u64 = 30;
 const BYTES_MAX: usize = 1024;
 /// How many bytes of each name are kept.
 const NAME_BYTES_MAX: usize = 64;
-
-/// A process's description of itself. Each name is cut off after 64 bytes.
-///
-/// See [`Client::publish_status`](crate::Client::publish_status).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProcessInfo {
-    /// The task of the process, such as `worker`.
-    pub role: String,
-    /// The machine that the process runs on.
-    pub host: String,
-    /// The process id.
-    pub pid: u32,
-    /// The version of the program.
-    pub version: String,
-}
+/// How many bytes of each error are kept.
+const ERROR_BYTES_MAX: usize = 80;
+/// How many bytes of a status name failing cells.
+const FAILING_BYTES_MAX: usize = 320;
+/// How many bytes of a status name locks that the client waits for.
+const WAITS_BYTES_MAX: usize = 160;
 
 /// The status of a client.
 ///
@@ -78,10 +72,22 @@ pub struct Status {
     /// The client's counters since it began: names and values of [`Stats`](crate::Stats) that
     /// are not zero.
     pub counters: Vec<(String, u64)>,
+    /// How many cells its observers fail on and try again.
+    pub failing_cells: u64,
+    /// Some of them, with the beginning of each error.
+    pub failing: Vec<Failing>,
+    /// How many locks it waits for.
+    pub lock_waits: u64,
+    /// Some of them.
+    pub waits: Vec<LockWaiter>,
 }
 
-/// Writes this client's status from now on, until it is closed or dropped.
+/// Writes this client's status from now on, until it is closed or dropped. If it does so already,
+/// only the account of its process is replaced.
 pub(crate) fn publish(shared: &Arc<Shared>, process: ProcessInfo) {
+    if shared.account().replace(process).is_some() {
+        return;
+    }
     let (client, runtime) = (shared.incarnation(), shared.runtime().clone());
     let since_ms = runtime.wall_ms();
     let shared = Arc::downgrade(shared);
@@ -94,6 +100,7 @@ pub(crate) fn publish(shared: &Arc<Shared>, process: ProcessInfo) {
             let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) else {
                 return;
             };
+            let process = shared.account().read();
             let value = encode(&shared, &process, since_ms);
             if let Err(error) = beat(&shared, client, value, round % SWEEP_EVERY == 0).await {
                 // No retry: the next write follows in ten seconds.
@@ -116,6 +123,26 @@ pub(crate) async fn statuses(shared: &Shared) -> Result<Vec<Status>> {
         found.extend(decode(client, alive, &value));
     }
     Ok(found)
+}
+
+/// The locks that are waited for, as far as this client and the living others say.
+pub(crate) async fn lock_waiters(shared: &Shared) -> Result<Vec<LockWaiter>> {
+    let mut waiters = shared.lock_waits().list(shared.runtime().now(), usize::MAX);
+    waiters.extend(of_others(shared).await?.into_iter().flat_map(|status| status.waits));
+    Ok(waiters)
+}
+
+/// The cells that observers fail on, as far as this client and the living others say.
+pub(crate) async fn all_failing(shared: &Shared) -> Result<Vec<Failing>> {
+    let mut failing = shared.failures().failing(shared.runtime().now(), usize::MAX);
+    failing.extend(of_others(shared).await?.into_iter().flat_map(|status| status.failing));
+    Ok(failing)
+}
+
+async fn of_others(shared: &Shared) -> Result<Vec<Status>> {
+    let mut others = statuses(shared).await?;
+    others.retain(|status| status.alive && status.client != shared.incarnation());
+    Ok(others)
 }
 
 async fn open(store: &dyn Store) -> bigtable::Result<Arc<dyn Table>> {
@@ -168,32 +195,114 @@ fn encode(shared: &Shared, process: &ProcessInfo, since_ms: u64) -> Bytes {
     out.put_u64(shared.runtime().wall_ms());
     out.put_u32(process.pid);
     for name in [&process.role, &process.host, &process.version] {
-        put_bytes16(&mut out, start_of(name).as_bytes());
+        put_bytes16(&mut out, start_of(name, NAME_BYTES_MAX).as_bytes());
     }
+    let now = shared.runtime().now();
+    let failing = shared.failures().failing(now, usize::MAX);
+    let waits = shared.lock_waits().list(now, usize::MAX);
+    let failing = part_of(&failing, FAILING_BYTES_MAX, put_failing);
+    let waits = part_of(&waits, WAITS_BYTES_MAX, put_wait);
     let counters = shared.counters().read().entries();
     let counters: Vec<_> = counters.into_iter().filter(|(_, value)| *value > 0).collect();
     let numbers = counters.iter().map(|(name, _)| 2 + name.len() + 8).sum::<usize>();
-    let mut room = BYTES_MAX.saturating_sub(out.len() + numbers + 4);
+    let taken = out.len() + numbers + failing.len() + waits.len() + 4;
+    let mut room = BYTES_MAX.saturating_sub(taken);
     let mut observers: Vec<_> = shared.hints().running().into_iter().map(|o| o.observer).collect();
     observers.dedup();
     observers.retain(|name| {
-        let fits = 2 + start_of(name).len() <= room;
-        room -= if fits { 2 + start_of(name).len() } else { room };
+        let size = 2 + start_of(name, NAME_BYTES_MAX).len();
+        let fits = size <= room;
+        room -= if fits { size } else { room };
         fits
     });
     out.put_u16(observers.len() as u16);
-    observers.iter().for_each(|name| put_bytes16(&mut out, start_of(name).as_bytes()));
+    for name in &observers {
+        put_bytes16(&mut out, start_of(name, NAME_BYTES_MAX).as_bytes());
+    }
     out.put_u16(counters.len() as u16);
     for (name, value) in counters {
         put_bytes16(&mut out, name.as_bytes());
         out.put_u64(value);
     }
+    out.put_slice(&failing);
+    out.put_slice(&waits);
     out.freeze()
 }
 
-/// The part of a name that is kept.
-fn start_of(name: &str) -> &str {
-    let mut end = name.len().min(NAME_BYTES_MAX);
+/// Encodes the number of all entries, the number that fit into `bytes_max`, and these entries.
+fn part_of<T>(all: &[T], bytes_max: usize, put: fn(&mut BytesMut, &T)) -> BytesMut {
+    let (mut some, mut fit) = (BytesMut::new(), 0u16);
+    for entry in all {
+        let before = some.len();
+        put(&mut some, entry);
+        if some.len() > bytes_max {
+            some.truncate(before);
+            continue;
+        }
+        fit += 1;
+    }
+    let mut out = BytesMut::with_capacity(some.len() + 10);
+    out.put_u64(all.len() as u64);
+    out.put_u16(fit);
+    out.put_slice(&some);
+    out
+}
+
+fn put_cell(out: &mut BytesMut, table: &str, row: &RowKey, column: &Column) {
+    put_bytes16(out, table.as_bytes());
+    put_bytes16(out, row.as_bytes());
+    put_bytes16(out, column.as_bytes());
+}
+
+fn cell(reader: &mut Reader) -> Option<CellName> {
+    let (table, row) = (reader.string16()?, RowKey::from(reader.bytes16()?));
+    Some(CellName { table, row, column: Column::from_stored(reader.bytes16()?) })
+}
+
+fn put_failing(out: &mut BytesMut, failing: &Failing) {
+    put_cell(out, &failing.table, &failing.row, &failing.column);
+    put_bytes16(out, failing.observer.as_bytes());
+    put_bytes16(out, start_of(&failing.error, ERROR_BYTES_MAX).as_bytes());
+    out.put_u32(failing.attempts);
+    out.put_u64(millis(failing.next_attempt));
+}
+
+fn failing(reader: &mut Reader) -> Option<Failing> {
+    let CellName { table, row, column } = cell(reader)?;
+    let (observer, error) = (reader.string16()?, reader.string16()?);
+    let (attempts, next_attempt) = (reader.u32()?, Duration::from_millis(reader.u64()?));
+    Some(Failing { table, row, column, observer, attempts, error, next_attempt })
+}
+
+fn put_wait(out: &mut BytesMut, wait: &LockWaiter) {
+    put_cell(out, &wait.cell.table, &wait.cell.row, &wait.cell.column);
+    out.put_u64(wait.lock_ts.as_u64());
+    out.put_u64(wait.at.as_u64());
+    out.put_u64(millis(wait.waited));
+}
+
+fn wait(reader: &mut Reader) -> Option<LockWaiter> {
+    let cell = cell(reader)?;
+    let (lock_ts, at) = (Timestamp::new(reader.u64()?)?, Timestamp::new(reader.u64()?)?);
+    Some(LockWaiter { cell, lock_ts, at, waited: Duration::from_millis(reader.u64()?) })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Reads the number of all entries, and the entries that fit. An older program wrote neither.
+fn entries<T>(reader: &mut Reader, entry: fn(&mut Reader) -> Option<T>) -> Option<(u64, Vec<T>)> {
+    if reader.is_empty() {
+        return Some((0, Vec::new()));
+    }
+    let (all, fit) = (reader.u64()?, reader.u16()?);
+    Some((all, (0..fit).map(|_| entry(reader)).collect::<Option<_>>()?))
+}
+
+/// The part of a text that is kept.
+fn start_of(name: &str, bytes_max: usize) -> &str {
+    let mut end = name.len().min(bytes_max);
     while !name.is_char_boundary(end) {
         end -= 1;
     }
@@ -212,5 +321,19 @@ fn decode(client: Incarnation, alive: bool, value: &Bytes) -> Option<Status> {
     let observers = (0..reader.u16()?).map(|_| reader.string16()).collect::<Option<_>>()?;
     let counters = (0..reader.u16()?).map(|_| Some((reader.string16()?, reader.u64()?)));
     let counters = counters.collect::<Option<_>>()?;
-    Some(Status { client, alive, process, since_ms, written_ms, observers, counters })
+    let (failing_cells, failing) = entries(&mut reader, failing)?;
+    let (lock_waits, waits) = entries(&mut reader, wait)?;
+    Some(Status {
+        client,
+        alive,
+        process,
+        since_ms,
+        written_ms,
+        observers,
+        counters,
+        failing_cells,
+        failing,
+        lock_waits,
+        waits,
+    })
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bigtable::Store;
 use bigtable_grpc::{ClientOptions, GrpcStore};
-use percolator_core::{Client, GcOptions, LockService, Options, Runtime, Services, TableLocks};
+use percolator_core::{Client, GcOptions, LockService, Options, ProcessInfo, Runtime};
+use percolator_core::{Services, TableLocks};
 #[cfg(feature = "etcd")]
 use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
@@ -17,6 +18,7 @@ use percolator_rpc::{Address, Error, Tls};
 
 use crate::Percolator;
 use crate::config::Config;
+use crate::process::this_process;
 use crate::tokio_runtime::TokioRuntime;
 
 /// The addresses and options of a cluster's services. Every process that uses the store must
@@ -61,6 +63,10 @@ pub struct Cluster {
     /// How old versions are collected in the background. `None` leaves that to other
     /// processes.
     pub gc: Option<GcOptions>,
+    /// What the process says of itself in its status row, which the client writes every ten
+    /// seconds: one of at most 1 KiB, without a timestamp and without a sync. By that all processes
+    /// of a cluster are seen in one place.
+    pub process: ProcessInfo,
 }
 
 /// The lock service of a cluster. Needs the feature `cluster`.
@@ -128,6 +134,7 @@ impl Cluster {
             tls: None,
             client: Options::over_network(),
             gc: Some(GcOptions::default()),
+            process: this_process("client"),
         }
     }
 }
@@ -213,6 +220,7 @@ impl Percolator {
         if let Some(gc) = &cluster.gc {
             client.check_retention(gc.retention)?;
         }
+        client.publish_status(cluster.process);
         Ok(Self::of_cluster(client, cluster.gc))
     }
 }

@@ -64,6 +64,8 @@ mod connect;
 mod database;
 #[cfg(feature = "embedded")]
 mod embedded;
+#[cfg(feature = "cluster")]
+mod process;
 mod room;
 mod tokio_runtime;
 
@@ -100,6 +102,8 @@ pub mod cluster {
     pub use crate::config::Config;
     #[cfg(feature = "cluster")]
     pub use crate::connect::{Cluster, Locks};
+    #[cfg(feature = "cluster")]
+    pub use crate::process::this_process;
 }
 
 /// The time, tasks and randomness that a database uses.

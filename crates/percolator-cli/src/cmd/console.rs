@@ -38,7 +38,12 @@ impl Console {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let recorder = Arc::new(Recorder::new());
         let place = self.store.place()?;
-        let db = self.store.watched_by(recorder.clone()).open_existing_at(&place).await?;
+        let db = self
+            .store
+            .watched_by(recorder.clone())
+            .in_role("console")
+            .open_existing_at(&place)
+            .await?;
         // In a directory nobody runs the observers meanwhile: changes wait. Search works in both.
         let index = match &place {
             Place::Cluster(config) if is_in(&db).await? && search_dir(config).is_some() => {
@@ -51,6 +56,7 @@ impl Console {
             recorder: Some(&recorder),
             place: Some(&place),
             index: index.as_ref(),
+            measured: None,
         };
         let console = self.shown.console(&shown);
         let console = match &place {

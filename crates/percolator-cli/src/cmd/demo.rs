@@ -15,7 +15,7 @@ use webindex::generate::Site;
 use webindex::{IndexStats, LoadOptions, LoadReport, Progress, Quantiles, VerifyReport, WebIndex};
 
 use crate::cmd::webindex::{Index, drive, print_cluster, print_hits, wait, warn_of};
-use crate::console::of_demo;
+use crate::console::{announced, is_read_by_a_person, of_demo};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, grouped};
@@ -107,7 +107,7 @@ impl Demo {
             Some(of_demo(index.database(), recorder, &index, &data).await?)
         };
         if let Some(console) = &console {
-            out.note(&format!("console  {}", console.url()));
+            out.note(&format!("console  {}", announced(console, is_read_by_a_person())));
         }
         let Some(outcome) = self.index(context, &source, &index).await? else {
             index.stop().await;

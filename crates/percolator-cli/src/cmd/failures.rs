@@ -2,8 +2,8 @@
 //! back, or drops them.
 
 use clap::Args;
-use percolator::Percolator;
 use percolator::observe::SetAside;
+use percolator::{Percolator, RowKey};
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::output::{Column, grouped};
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, at_work};
 
 const NOTHING: &str = "`percolator observers failing` shows what is set aside";
 
@@ -36,16 +36,29 @@ struct Which {
 
 impl Which {
     async fn set_aside(&self, db: &Percolator) -> anyhow::Result<Vec<SetAside>> {
+        let matches = self.filter()?;
+        let mut found = db.set_aside().await?;
+        found.retain(|aside| matches(&aside.observer, &aside.table, &aside.row, &aside.error));
+        Ok(found)
+    }
+
+    async fn retrying(&self, db: &Percolator) -> anyhow::Result<Vec<percolator::observe::Failing>> {
+        let matches = self.filter()?;
+        let mut found = at_work(db).all_failing().await?;
+        found.retain(|cell| matches(&cell.observer, &cell.table, &cell.row, &cell.error));
+        Ok(found)
+    }
+
+    /// Whether a failure of an observer, table, row and error is among these.
+    fn filter(&self) -> anyhow::Result<impl Fn(&str, &str, &RowKey, &str) -> bool> {
         let prefix = self.prefix.as_deref().map(keys::bytes).transpose()?.unwrap_or_default();
         let is = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|w| w == text);
-        let mut found = db.set_aside().await?;
-        found.retain(|aside| {
-            is(&self.name, &aside.observer)
-                && is(&self.table, &aside.table)
-                && aside.row.as_bytes().starts_with(&prefix)
-                && self.error.as_ref().is_none_or(|text| aside.error.contains(text))
-        });
-        Ok(found)
+        Ok(move |observer: &str, table: &str, row: &RowKey, error: &str| {
+            is(&self.name, observer)
+                && is(&self.table, table)
+                && row.as_bytes().starts_with(&prefix)
+                && self.error.as_ref().is_none_or(|text| error.contains(text))
+        })
     }
 
     /// These, or an error if there are none.
@@ -61,8 +74,9 @@ impl Which {
 
 /// List the changes that observers keep failing at, with their errors.
 ///
-/// Listed are changes that were set aside: their observer failed several times, and does not try
-/// them any more.
+/// Some are set aside: their observer failed several times, and does not try them any more. The
+/// others it tries again. Those are known to the process that runs the observer; in a cluster, each
+/// process names a few of them in its status row.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator observers failing --data D
@@ -76,7 +90,7 @@ impl Failing {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
         let db = self.which.store.open_existing().await?;
-        let found = self.which.set_aside(&db).await?;
+        let (found, retrying) = (self.which.set_aside(&db).await?, self.which.retrying(&db).await?);
         let notified: Vec<_> = found.iter().map(|aside| aside.notified).collect();
         let ages = db.ages(&notified).await?;
         if out.json {
@@ -87,8 +101,11 @@ impl Failing {
                 value["age"] = clock::age_json(age);
                 array.push(&value)?;
             }
+            for cell in &retrying {
+                array.push(&retrying_json(cell))?;
+            }
             array.finish()?;
-        } else if found.is_empty() {
+        } else if found.is_empty() && retrying.is_empty() {
             out.note("no observer fails");
         } else {
             let rows = found.iter().zip(ages).map(|(aside, age)| {
@@ -102,6 +119,17 @@ impl Failing {
                     aside.error.clone(),
                 ]
             });
+            let rows = rows.chain(retrying.iter().map(|cell| {
+                vec![
+                    cell.observer.clone(),
+                    format!("{}/{}/{}", cell.table, cell.row, cell.column),
+                    format!("next try in {}", clock::age(cell.next_attempt)),
+                    cell.attempts.to_string(),
+                    String::new(),
+                    String::new(),
+                    cell.error.clone(),
+                ]
+            }));
             let header = [
                 Column::left("observer"),
                 Column::left("cell"),
@@ -207,6 +235,19 @@ fn failures(count: u64) -> String {
 /// Changes that were set aside, in JSON.
 pub(super) fn set_aside_json(set_aside: &[SetAside]) -> Value {
     set_aside.iter().map(aside_json).collect()
+}
+
+fn retrying_json(cell: &percolator::observe::Failing) -> Value {
+    json!({
+        "table": cell.table,
+        "row": keys::json(cell.row.as_bytes()),
+        "column": keys::json(cell.column.as_bytes()),
+        "observer": cell.observer,
+        "attempts": cell.attempts,
+        "error": cell.error,
+        "state": "retrying",
+        "next_try_s": cell.next_attempt.as_secs_f64(),
+    })
 }
 
 fn aside_json(aside: &SetAside) -> Value {

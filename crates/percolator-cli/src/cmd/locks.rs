@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use percolator::admin::{LockEnd, LockFate, LockView};
+use percolator::admin::{LockEnd, LockFate, LockView, LockWaiter};
 use percolator::{Percolator, Timestamp};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::output::{Column, grouped};
 use crate::program::Elsewhere;
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, at_work};
 
 /// Look at the locks of transactions that have not ended, or resolve them.
 #[derive(Debug, Subcommand)]
@@ -104,7 +104,10 @@ impl Fates {
 }
 
 /// List locks, the oldest first: age by the owner's wall clock, transaction, cell, owner, primary,
-/// and what will become of them.
+/// readers that wait for them, and what will become of them.
+///
+/// Waiters are those of the process that has the store open; in a cluster, of all processes, as far
+/// as their status rows name them.
 ///
 /// Nothing is resolved: that is done by the next who reads or writes the cell, or by `locks
 /// resolve`.
@@ -128,12 +131,19 @@ impl Ls {
         let (mut rows, mut fates) = (Vec::new(), Fates::default());
         let mut array = out.json_array();
         let held = self.which.held(&db).await?;
+        let waiters = at_work(&db).lock_waiters().await?;
         for Held { lock, age } in held.iter().take(self.limit) {
             let fate = fates.of(&db, lock).await?;
+            let of = |w: &&LockWaiter| w.lock_ts == lock.start_ts && w.cell == lock.cell;
+            let waiters: Vec<&LockWaiter> = waiters.iter().filter(of).collect();
             if out.json {
-                array.push(&held_json(lock, *age, fate))?;
+                let mut value = held_json(lock, *age, fate);
+                value["waiters"] = waiters.iter().copied().map(waiter_json).collect();
+                array.push(&value)?;
             } else {
-                rows.push(row(lock, *age, &verdict(fate)));
+                let mut row = row(lock, *age, &verdict(fate));
+                row.insert(row.len() - 1, waiting(&waiters));
+                rows.push(row);
             }
         }
         if held.len() > self.limit {
@@ -145,7 +155,9 @@ impl Ls {
         } else if rows.is_empty() {
             out.note("no locks");
         } else {
-            out.table(&header("verdict"), rows)?;
+            let mut header = header("verdict");
+            header.insert(header.len() - 1, Column::left("waiters"));
+            out.table(&header, rows)?;
         }
         Ok(Exit::Done)
     }
@@ -248,6 +260,18 @@ fn verdict(fate: LockFate) -> String {
         LockFate::OwnerDead => "owner dead: will be rolled back".to_owned(),
         LockFate::OwnerAlive => "owner lives: may still commit".to_owned(),
     }
+}
+
+/// The readers that wait for a lock: how many, and for how long the first has.
+fn waiting(waiters: &[&LockWaiter]) -> String {
+    match waiters.iter().map(|waiter| waiter.waited).max() {
+        None => "none".to_owned(),
+        Some(longest) => format!("{} for {}", grouped(waiters.len() as u64), clock::age(longest)),
+    }
+}
+
+fn waiter_json(waiter: &LockWaiter) -> Value {
+    json!({ "at": waiter.at.as_u64(), "waited_s": waiter.waited.as_secs_f64() })
 }
 
 fn end_text(end: LockEnd) -> String {

@@ -1,5 +1,6 @@
 //! `serve`: runs one role of an installation in a process of its own.
 
+mod member;
 mod oracle;
 mod table;
 mod tls;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use percolator::WorkerOptions;
-use percolator::admin::ProcessInfo;
 use percolator::cluster::Config;
 use percolator::watch::Watch;
 use serde_json::json;
@@ -125,14 +124,6 @@ pub(crate) fn set_locks(settings: &mut Config, url: &str) -> anyhow::Result<()> 
     }
 }
 
-/// The name of this machine; empty where the system has no such call.
-fn host_name() -> String {
-    #[cfg(unix)]
-    return rustix::system::uname().nodename().to_string_lossy().into_owned();
-    #[cfg(not(unix))]
-    String::new()
-}
-
 impl Worker {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
@@ -143,7 +134,7 @@ impl Worker {
         in_batches(&mut settings)?;
         let recorder = self.console.recorder();
         let watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
-        let db = connect(&settings, watch).await?;
+        let db = connect(&settings, "worker", watch).await?;
         let (App::Webindex, search) = (self.app, self.search.as_deref());
         let search = search.or_else(|| search_dir(&settings));
         let options = WorkerOptions {
@@ -153,12 +144,6 @@ impl Worker {
             ..WorkerOptions::default()
         };
         let worker = webindex::Worker::start(db.clone(), search, options).await?;
-        db.publish_status(ProcessInfo {
-            role: "worker".to_owned(),
-            host: host_name(),
-            pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        });
         let incarnation = db.incarnation().to_string();
         if out.json {
             out.line(&json!({ "worker": incarnation }).to_string())?
@@ -166,8 +151,13 @@ impl Worker {
             out.line(&format!("worker {incarnation} runs the observers of the web index"))?
         }
         let place = Place::Cluster(Box::new(settings));
-        let shown =
-            Shown { db: &db, recorder: recorder.as_ref(), place: Some(&place), index: None };
+        let shown = Shown {
+            db: &db,
+            recorder: recorder.as_ref(),
+            place: Some(&place),
+            index: None,
+            measured: None,
+        };
         let consoles = self.console.listen(context, shown).await?;
         asked_to_end(&context.interrupt).await?;
         drop(consoles);

@@ -2,13 +2,16 @@
 
 mod panel;
 
+use std::fmt;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use percolator::Percolator;
 use percolator_console::{Access, Console, ConsoleError, Listening, Recorder};
+use tempfile::TempDir;
 use webindex::WebIndex;
 
 use crate::context::Context;
@@ -43,6 +46,9 @@ pub(crate) struct ShownArgs {
     /// The console shows the length and a hash of each value instead of the value.
     #[arg(long)]
     hide_values: bool,
+    /// Everybody who can reach the console may search, on a page that works without JavaScript.
+    #[arg(long)]
+    open_search: bool,
     /// The console listens beyond loopback without encryption, and you know what that means.
     #[arg(long)]
     insecure_console: bool,
@@ -61,13 +67,43 @@ pub(crate) struct ShownArgs {
 #[derive(Debug, Default)]
 pub(crate) struct Consoles {
     _listening: Vec<Listening>,
+    /// The directory of the token's file, where the store has none.
+    _private: Option<TempDir>,
+}
+
+/// A number that a command adds to the metrics.
+#[derive(Clone)]
+pub(crate) struct Measured {
+    name: &'static str,
+    help: &'static str,
+    value: Arc<dyn Fn() -> Option<f64> + Send + Sync>,
+}
+
+impl fmt::Debug for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Measured").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Measured {
+    /// The gauge of this name and help.
+    pub(crate) fn new(
+        (name, help): (&'static str, &'static str),
+        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) -> Self {
+        Measured { name, help, value: Arc::new(value) }
+    }
 }
 
 impl ConsoleArgs {
+    /// Whether anything is to be shown.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.console.is_some() || self.metrics.is_some()
+    }
+
     /// A recorder, if anything is to be shown.
     pub(crate) fn recorder(&self) -> Option<Arc<Recorder>> {
-        let wanted = self.console.is_some() || self.metrics.is_some();
-        wanted.then(|| Arc::new(Recorder::new()))
+        self.is_wanted().then(|| Arc::new(Recorder::new()))
     }
 
     /// Arguments that open a store with this recorder.
@@ -84,23 +120,69 @@ impl ConsoleArgs {
         context: &Context,
         shown: Shown<'_>,
     ) -> anyhow::Result<Consoles> {
-        let mut listening = Vec::new();
+        let mut consoles = Consoles::default();
         if let Some(addr) = self.console {
-            let console = self.shown.console(&shown);
-            let console = match shown.place {
-                Some(Place::Directory(dir)) => console.token_dir(dir),
-                _ => console,
-            };
-            let console = console.listen(addr).await?;
-            context.out.note(&format!("console  {}", console.url()));
-            listening.push(console);
+            let dir = consoles.token_dir(&shown)?;
+            let console = self.shown.console(&shown).token_dir(dir).listen(addr).await?;
+            context.out.note(&format!("console  {}", announced(&console, is_read_by_a_person())));
+            consoles._listening.push(console);
         }
         if let Some(addr) = self.metrics {
-            let metrics = self.shown.console(&shown).metrics_only().listen(addr).await?;
-            context.out.note(&format!("metrics  http://{}/metrics", metrics.addr()));
-            listening.push(metrics);
+            let metrics = self.shown.console(&shown).metrics_only();
+            // On loopback they need no token.
+            let metrics = if addr.ip().is_loopback() {
+                metrics.listen(addr).await?
+            } else {
+                metrics.token_dir(consoles.private_dir()?).listen(addr).await?
+            };
+            context.out.note(&format!("metrics  {}metrics", metrics.url_without_token()));
+            if let Some(file) = metrics.token_file() {
+                context.out.note(&format!("metrics need the bearer token in {}", file.display()));
+            }
+            consoles._listening.push(metrics);
         }
-        Ok(Consoles { _listening: listening })
+        Ok(consoles)
+    }
+}
+
+impl Consoles {
+    /// The directory for the token's file: that of the store, or a private one.
+    fn token_dir(&mut self, shown: &Shown<'_>) -> io::Result<PathBuf> {
+        match shown.place {
+            Some(Place::Directory(dir)) => Ok(dir.clone()),
+            _ => self.private_dir(),
+        }
+    }
+
+    /// A directory that nobody else can enter, and that ends with these.
+    fn private_dir(&mut self) -> io::Result<PathBuf> {
+        let dir = match self._private.take() {
+            Some(dir) => dir,
+            None => {
+                let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+                let runtime = runtime.filter(|dir| dir.is_dir());
+                let parent = runtime.unwrap_or_else(std::env::temp_dir);
+                tempfile::Builder::new().prefix("percolator-console-").tempdir_in(parent)?
+            }
+        };
+        Ok(self._private.insert(dir).path().to_owned())
+    }
+}
+
+/// Whether a person reads the remarks of this process. Else they go into a log, which others may
+/// read, and which outlives the process.
+pub(crate) fn is_read_by_a_person() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// A console's URL for a person, or without its token for a log.
+pub(crate) fn announced(console: &Listening, to_a_person: bool) -> String {
+    match console.token_file() {
+        Some(file) if !to_a_person => {
+            let url = console.url_without_token();
+            format!("{url}  (its token is in {})", file.display())
+        }
+        _ => console.url().to_owned(),
     }
 }
 
@@ -111,6 +193,7 @@ impl ShownArgs {
             .hide_values(self.hide_values)
             .insecure(self.insecure_console)
             .base_path(&self.base_path)
+            .open_search(self.open_search)
             .learn(self.allow_writes);
         for host in &self.console_host {
             console = console.host(host);
@@ -120,6 +203,9 @@ impl ShownArgs {
         }
         if let Some(recorder) = shown.recorder {
             console = console.recorder(recorder.clone());
+        }
+        if let Some(Measured { name, help, value }) = shown.measured.cloned() {
+            console = console.gauge(name, help, move || value());
         }
         if let Some(index) = shown.index {
             console = console.panel(Arc::new(WebPanel::new(index.clone())));
@@ -135,6 +221,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) recorder: Option<&'a Arc<Recorder>>,
     pub(crate) place: Option<&'a Place>,
     pub(crate) index: Option<&'a Arc<WebIndex>>,
+    /// One more number of the metrics.
+    pub(crate) measured: Option<&'a Measured>,
 }
 
 /// The console of `demo`: open for reading, with Figure 4 to play with, at any port that is free if

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, try_join_all};
 use percolator_console::{Panel, PanelError};
 use serde_json::{Value, json};
+use webindex::search::Hit;
 use webindex::{Error, WebIndex};
 
 /// The web index in a console: search, pages, numbers.
@@ -34,6 +35,20 @@ impl WebPanel {
     }
 }
 
+impl WebPanel {
+    /// A hit, with the links and duplicates of its page. The page may be gone meanwhile.
+    async fn hit(&self, hit: &Hit) -> Result<Value, PanelError> {
+        let mut value = json!(hit);
+        if let Some(page) = self.index.page(&hit.url).await.map_err(refused)? {
+            let cluster = self.index.cluster(&hit.url).await.map_err(refused)?;
+            let members = cluster.map_or(0, |cluster| cluster.members.len());
+            value["in_links"] = page.in_links.into();
+            value["duplicates"] = members.saturating_sub(1).into();
+        }
+        Ok(value)
+    }
+}
+
 /// A question that cannot be asked so is the asker's mistake.
 fn refused(error: Error) -> PanelError {
     match &error {
@@ -56,9 +71,12 @@ impl Panel for WebPanel {
         offset: usize,
         limit: usize,
     ) -> BoxFuture<'a, Result<Value, PanelError>> {
-        Box::pin(
-            async move { Ok(json!(self.index.find(query, offset, limit).await.map_err(refused)?)) },
-        )
+        Box::pin(async move {
+            let found = self.index.find(query, offset, limit).await.map_err(refused)?;
+            let with_links = found.hits.iter().map(|hit| self.hit(hit));
+            let hits = try_join_all(with_links).await?;
+            Ok(json!({ "total": found.total, "offset": found.offset, "hits": hits }))
+        })
     }
 
     fn page<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Value>, PanelError>> {

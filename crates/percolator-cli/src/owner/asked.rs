@@ -77,6 +77,11 @@ impl Asked {
         &self.dir
     }
 
+    /// The client that the process has opened the directory with.
+    pub(crate) fn owner(&self) -> &Percolator {
+        &self.db
+    }
+
     pub(crate) fn asker(&self) -> Asker {
         self.asker
     }

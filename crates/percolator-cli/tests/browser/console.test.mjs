@@ -236,3 +236,41 @@ test('an observer is paused and resumed', async () => {
   await tab.page.getByRole('button', { name: 'pause picky' }).waitFor();
   await close(tab);
 });
+
+test('the search works without JavaScript', async () => {
+  const origin = new URL(FULL).origin;
+  const tab = await open(`${origin}/search`, { javaScriptEnabled: false });
+  await tab.page.getByRole('searchbox').fill('whale');
+  await tab.page.keyboard.press('Enter');
+  await tab.page.waitForURL(/q=whale/);
+  assert.equal(await tab.page.locator('.hit').count(), 10);
+  assert.ok((await tab.page.locator('.hit mark').count()) > 0);
+  assert.match(await tab.page.locator('.hit').first().textContent(), /[0-9]+ in-links/);
+  await tab.page.getByRole('link', { name: 'more' }).click();
+  await tab.page.waitForURL(/page=2/);
+  assert.equal(await tab.page.locator('ol.hits').getAttribute('start'), '11');
+  await shot(tab.page, 'search-without-scripts');
+  await tab.page.locator('.hit .title').first().click();
+  await tab.page.getByRole('heading', { name: 'Pages that link here' }).waitFor();
+  await tab.page.goto(`${origin}/search?q=hostile`);
+  assert.ok((await tab.page.locator('.hit .title').first().textContent()).includes(HOSTILE));
+  await close(tab);
+  // With scripts, nothing of a hostile page runs there either; the accessibility is that of the rest.
+  const scripted = await open(`${origin}/search?q=hostile`);
+  assert.equal(await scripted.page.evaluate(() => window.pwned), undefined);
+  const found = await new AxeBuilder({ page: scripted.page }).analyze();
+  const bad = found.violations.filter((v) => ['serious', 'critical'].includes(v.impact));
+  assert.deepEqual(bad.map((v) => `${v.id}: ${v.nodes[0].html}`), []);
+  await close(scripted);
+});
+
+test('a path below the console opens its page', async () => {
+  const origin = new URL(FULL).origin;
+  const tab = await open(FULL);
+  for (const [path, title] of [['/observers', 'Observers'], ['/cell/live/counter/doc:text', 'Cells']]) {
+    await tab.page.goto(`${origin}${path}`);
+    await tab.page.getByRole('heading', { level: 1, name: title }).waitFor();
+    assert.equal(new URL(tab.page.url()).pathname, '/');
+  }
+  await close(tab);
+});

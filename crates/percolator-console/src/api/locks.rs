@@ -9,13 +9,16 @@ use percolator::admin::LockView;
 use serde::{Deserialize, Serialize};
 
 use crate::api::answer::Answer;
-use crate::api::moments::{LockDto, lock_dto};
+use crate::api::moments::{LockDto, lock_dto, waiter_dto};
 use crate::cells::CellDto;
 use crate::recorder::Heat;
 use crate::state::App;
 
 /// The most locks of one answer.
 const LOCKS_MAX: usize = 1_000;
+
+/// The most waiters of one lock.
+const WAITERS_MAX: usize = 100;
 
 /// Which locks.
 #[derive(Debug, Deserialize)]
@@ -38,7 +41,12 @@ pub(crate) async fn list(
             fate.insert(app.db.lock_fate(lock).await?);
         }
     }
-    let dto = |lock: &LockView| lock_dto(&app.recorder.clock, lock, fates[&lock.start_ts]);
+    let waiters = app.db.lock_waiters().await?;
+    let dto = |lock: &LockView| {
+        let of = waiters.iter().filter(|w| w.lock_ts == lock.start_ts && w.cell == lock.cell);
+        let waiters = of.take(WAITERS_MAX).map(waiter_dto).collect();
+        LockDto { waiters, ..lock_dto(&app.recorder.clock, lock, fates[&lock.start_ts]) }
+    };
     Ok(Json(locks.iter().map(dto).collect()))
 }
 

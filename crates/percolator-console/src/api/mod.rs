@@ -14,6 +14,7 @@ mod observers;
 mod overview;
 mod panel;
 mod processes;
+mod search;
 mod tables;
 mod transactions;
 
@@ -30,6 +31,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route { path: "/healthz", class: Class::Health, answers: get(health::alive) },
         Route { path: "/readyz", class: Class::Health, answers: get(health::ready) },
         Route { path: "/metrics", class: Class::Metrics, answers: get(health::metrics) },
+        Route { path: "/search", class: Class::Search, answers: get(search::page) },
         read("/api/v1/about", get(overview::about)),
         read("/api/v1/overview", get(overview::overview)),
         read("/api/v1/processes", get(processes::list)),

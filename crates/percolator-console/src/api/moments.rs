@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use percolator::admin::{
-    CellState, Explanation, LockFate, LockView, Moment, ReadOutcome, ReaderView,
+    CellState, Explanation, LockFate, LockView, LockWaiter, Moment, ReadOutcome, ReaderView,
 };
 use percolator::{Bytes, Column, Percolator, Result, RowKey, Table, Timestamp};
 use serde::Serialize;
@@ -57,6 +57,26 @@ pub(crate) struct LockDto {
     pub(crate) primary: Option<CellDto>,
     pub(crate) delete: bool,
     pub(crate) fate: FateDto,
+    /// The readers that wait for its transaction, as far as this process knows.
+    pub(crate) waiters: Vec<WaiterDto>,
+}
+
+/// A reader that waits for a lock.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct WaiterDto {
+    /// The timestamp that it reads at.
+    pub(crate) at: u64,
+    pub(crate) cell: CellDto,
+    pub(crate) waited_ms: f64,
+}
+
+pub(crate) fn waiter_dto(waiter: &LockWaiter) -> WaiterDto {
+    let cell = &waiter.cell;
+    WaiterDto {
+        at: waiter.at.as_u64(),
+        cell: cell_dto(&cell.table, &cell.row, &cell.column),
+        waited_ms: waiter.waited.as_secs_f64() * 1e3,
+    }
 }
 
 /// The fate of a lock.
@@ -90,6 +110,7 @@ pub(crate) fn lock_dto(clock: &Clock, lock: &LockView, fate: LockFate) -> LockDt
         primary: lock.primary.as_ref().map(of),
         delete: lock.delete,
         fate: fate.into(),
+        waiters: Vec::new(),
     }
 }
 

@@ -34,8 +34,9 @@ pub(crate) struct ObserverDto {
     failing: usize,
     set_aside: Option<usize>,
     paused: bool,
-    /// Notified cells of the column.
+    /// Notified cells of the column; at least so many, if not the whole column was counted.
     backlog: Option<usize>,
+    backlog_whole: bool,
     oldest: Option<Age>,
 }
 
@@ -70,6 +71,7 @@ pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ObserverDto>> {
             failing: failing.iter().filter(|failing| failing.observer == observer).count(),
             set_aside: found.map(aside),
             paused: paused.iter().any(|p| p.observer == observer && p.table == table),
+            backlog_whole: backlog.flatten().is_none_or(|b| b.whole),
             backlog: backlog.map(|backlog| backlog.map_or(0, |b| b.cells)),
             oldest: backlog.flatten().and_then(|b| app.recorder.clock.age(b.oldest)),
             strength: match strength {
@@ -192,7 +194,7 @@ pub(crate) async fn failures(
             });
         }
     }
-    for failing in app.db.failing(limit) {
+    for failing in app.db.all_failing().await? {
         if wanted(&failing.observer) && all.len() < limit {
             all.push(FailureDto {
                 cell: cell_dto(&failing.table, &failing.row, &failing.column),

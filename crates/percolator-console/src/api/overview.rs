@@ -85,6 +85,8 @@ struct Now {
     delay_p50_ms: Option<f64>,
     delay_p95_ms: Option<f64>,
     backlog: Option<u64>,
+    /// Whether that is all; else there are at least so many.
+    backlog_whole: bool,
     oldest: Option<Age>,
     locks: Option<u64>,
     oldest_lock: Option<Age>,
@@ -190,6 +192,7 @@ fn now(app: &App, lately: &[Point], look: Option<&Look>) -> Now {
     }
     let age = |ts| app.recorder.clock.age(ts);
     now.backlog = Some(waiting(found));
+    now.backlog_whole = found.backlog.iter().all(|b| b.whole || b.observers.is_empty());
     let of_somebody = found.backlog.iter().filter(|backlog| !backlog.observers.is_empty());
     now.oldest = of_somebody.map(|backlog| backlog.oldest).min().and_then(age);
     now.locks = Some(found.locks.len() as u64);
@@ -219,6 +222,7 @@ fn signs(app: &App, now: &Now, lately: &[Point], look: Option<&Look>) -> Signs {
     };
     let mut signs = Signs {
         backlog: now.backlog,
+        backlog_at_least: now.backlog.is_some() && !now.backlog_whole,
         oldest_s: now.oldest.map(|age| age.seconds),
         oldest_at_least: now.oldest.is_some_and(|age| age.at_least),
         growth_s: growth,

@@ -1,4 +1,5 @@
-//! The processes of a cluster, as far as they write a status: one console shows all of them.
+//! The processes of a cluster that live and write a status: one console shows all of them. One that
+//! was killed is gone when its liveness token has run out.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,8 +13,6 @@ use crate::state::App;
 #[derive(Debug, Serialize)]
 pub(crate) struct ProcessDto {
     client: String,
-    /// Whether its liveness token is there.
-    alive: bool,
     role: String,
     host: String,
     pid: u32,
@@ -25,10 +24,15 @@ pub(crate) struct ProcessDto {
     observers: Vec<String>,
     committed: u64,
     observer_runs: u64,
+    /// Cells that its observers fail on and try again, and locks that it waits for.
+    failing: u64,
+    lock_waits: u64,
 }
 
 pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ProcessDto>> {
     let mut all = app.db.statuses().await?;
+    // A status outlives its process for a while.
+    all.retain(|status| status.alive);
     all.sort_by(|a, b| (&a.process.role, a.since_ms).cmp(&(&b.process.role, b.since_ms)));
     let now = wall_ms();
     let dto = |status: percolator::admin::Status| {
@@ -39,8 +43,9 @@ pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ProcessDto>> {
         ProcessDto {
             committed: count("committed"),
             observer_runs: count("observer_runs"),
+            failing: status.failing_cells,
+            lock_waits: status.lock_waits,
             client: status.client.to_string(),
-            alive: status.alive,
             since_ms: status.since_ms,
             written_s_ago: now.saturating_sub(status.written_ms) as f64 / 1e3,
             role: status.process.role,

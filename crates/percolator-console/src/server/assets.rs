@@ -43,8 +43,9 @@ assets! {
     "vendor/uplot.css" CSS,
 }
 
-/// A file, or the shell for every page of the console.
-pub(crate) fn serve(path: &str, headers: &HeaderMap) -> Response {
+/// A file, or the shell for every page of the console. Files are named by their paths below `base`,
+/// so that the shell finds them from any page.
+pub(crate) fn serve(base: &str, path: &str, headers: &HeaderMap) -> Response {
     let name = path.trim_start_matches('/');
     let found = ASSETS.iter().find(|(asset, ..)| *asset == name);
     // Pages are drawn in the browser: all have the same shell. A file has a dot in its name.
@@ -53,6 +54,7 @@ pub(crate) fn serve(path: &str, headers: &HeaderMap) -> Response {
         return (StatusCode::NOT_FOUND, "there is no such file").into_response();
     };
     let content = current(name, content);
+    let content = if *kind == HTML { below(base, &content) } else { content };
     let tag = format!("\"{}\"", &blake3::hash(&content).to_hex()[..32]);
     let known = headers.get(header::IF_NONE_MATCH).is_some_and(|given| given == tag.as_str());
     let response = Response::builder()
@@ -66,6 +68,13 @@ pub(crate) fn serve(path: &str, headers: &HeaderMap) -> Response {
     };
     let response = response.status(status).body(body);
     response.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+/// The shell, whose links begin at a base path.
+fn below(base: &str, shell: &Bytes) -> Bytes {
+    let text = String::from_utf8_lossy(shell);
+    let text = text.replace("href=\"/", &format!("href=\"{base}/"));
+    text.replace("src=\"/", &format!("src=\"{base}/")).into()
 }
 
 fn current(name: &str, built_in: &'static [u8]) -> Bytes {
@@ -139,7 +148,7 @@ mod tests {
 
     #[test]
     fn pages_get_the_shell_and_known_files_are_not_sent_again() {
-        let get = |path: &str, headers: &HeaderMap| serve(path, headers);
+        let get = |path: &str, headers: &HeaderMap| serve("", path, headers);
         let shell = get("/cell/accounts/Bob/bal", &HeaderMap::new());
         assert_eq!(shell.status(), StatusCode::OK);
         assert_eq!(shell.headers()[header::CONTENT_TYPE], HTML);
@@ -148,5 +157,15 @@ mod tests {
         let tag = get("/app.js", &headers).headers()[header::ETAG].clone();
         headers.insert(header::IF_NONE_MATCH, tag);
         assert_eq!(get("/app.js", &headers).status(), StatusCode::NOT_MODIFIED);
+    }
+
+    #[test]
+    fn the_shell_finds_its_files_from_any_path_below_the_base() {
+        let shell = below("/ops", &Bytes::from_static(ASSETS[0].2));
+        let shell = std::str::from_utf8(&shell).unwrap();
+        for file in ["/ops/app.js", "/ops/style.css", "/ops/vendor/uplot.js", "/ops/icon.svg"] {
+            assert!(shell.contains(&format!("\"{file}\"")), "{file}: {shell}");
+        }
+        assert_eq!(shell.matches("=\"/").count(), shell.matches("=\"/ops/").count());
     }
 }

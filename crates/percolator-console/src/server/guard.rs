@@ -22,6 +22,8 @@ pub(crate) enum Class {
     Metrics,
     /// Files of the console.
     Asset,
+    /// The search page, which holds data only where searching needs no token.
+    Search,
     /// Data of the database.
     Read,
     /// A change.
@@ -37,6 +39,8 @@ pub(crate) struct Policy {
     pub(crate) token: String,
     /// Whether reads need no token.
     pub(crate) open_reads: bool,
+    /// Whether searching needs no token.
+    pub(crate) open_search: bool,
     /// Whether nothing may be changed.
     pub(crate) read_only: bool,
     /// Whether the console listens on loopback only.
@@ -128,7 +132,7 @@ impl Policy {
             return Err(Refusal::Method);
         }
         let open = match class {
-            Class::Health | Class::Asset => true,
+            Class::Health | Class::Asset | Class::Search => true,
             Class::Metrics => self.loopback,
             Class::Read => self.open_reads,
             Class::Write => false,
@@ -158,6 +162,11 @@ impl Policy {
         if self.read_only { Err(Refusal::ReadOnly) } else { Ok(()) }
     }
 
+    /// Whether the search page may hold data.
+    pub(crate) fn opens_search(&self) -> bool {
+        self.open_reads || self.open_search
+    }
+
     fn knows_token(&self, headers: &HeaderMap) -> bool {
         let given = text(headers, header::AUTHORIZATION).unwrap_or_default();
         let Some(given) = given.strip_prefix("Bearer ") else { return false };
@@ -179,6 +188,7 @@ mod tests {
             hosts: vec!["127.0.0.1:7090".into(), "localhost:7090".into()],
             token: "secret".into(),
             open_reads: false,
+            open_search: false,
             read_only: false,
             loopback: true,
         }

@@ -56,6 +56,9 @@ pub(crate) fn router(app: App, routes: Vec<Route>) -> Router {
         let guard = from_fn_with_state((app.clone(), class), guarded);
         router = router.route(path, answers.layer(guard));
     }
+    let files = app.settings.base_path.clone();
+    let asset =
+        async move |uri: Uri, headers: HeaderMap| assets::serve(&files, uri.path(), &headers);
     let shell = if bare { any(nothing) } else { any(asset) };
     let shell = shell.layer(from_fn_with_state((app.clone(), Class::Asset), guarded));
     let router = router.fallback_service(shell.with_state(app.clone()));
@@ -64,10 +67,6 @@ pub(crate) fn router(app: App, routes: Vec<Route>) -> Router {
         base => Router::new().nest(base, router),
     };
     router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(from_fn(with_headers)).with_state(app)
-}
-
-async fn asset(uri: Uri, headers: HeaderMap) -> Response {
-    assets::serve(uri.path(), &headers)
 }
 
 async fn nothing() -> (StatusCode, &'static str) {

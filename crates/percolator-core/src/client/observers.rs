@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::observe::observer::Registration;
 use crate::observe::{admit, idle, pause, register, set_aside, skip, workers};
 use crate::records::schema::{Observed, Schema};
-use crate::{Backlog, Client, Failing, IdleReport, Result, SetAside, WorkerOptions, Workers};
+use crate::{
+    Backlog, Client, Failing, IdleReport, Result, SetAside, WorkerOptions, Workers, status,
+};
 
 impl Client {
     /// Registers observers in the store's schema and starts workers that run them. Observers
@@ -101,7 +103,16 @@ impl Client {
     /// # Errors
     /// Errors of the store.
     pub async fn backlog(&self) -> Result<Vec<Backlog>> {
-        idle::backlog(&self.shared).await
+        idle::backlog(&self.shared, usize::MAX).await
+    }
+
+    /// As [`backlog`](Client::backlog), but stops counting in a table after about so many cells:
+    /// what was counted there is then not [whole](Backlog::whole). For those who look often.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn backlog_within(&self, cells_max: usize) -> Result<Vec<Backlog>> {
+        idle::backlog(&self.shared, cells_max).await
     }
 
     /// The observers of the schema that no worker of this client runs, according to the schema
@@ -146,6 +157,15 @@ impl Client {
     /// ```
     pub fn failing(&self, limit: usize) -> Vec<Failing> {
         self.shared.failures().failing(self.shared.runtime().now(), limit)
+    }
+
+    /// As [`failing`](Client::failing), with those of other clients that their
+    /// [statuses](Client::statuses) name.
+    ///
+    /// # Errors
+    /// Those of store and lock service.
+    pub async fn all_failing(&self) -> Result<Vec<Failing>> {
+        status::all_failing(&self.shared).await
     }
 
     /// The notifications that were set aside because their observers kept failing, in all tables.

@@ -8,7 +8,7 @@ use crate::gc::{background, round, safe_point, unfenced};
 use crate::resolve::{explain, inspect, on_request};
 use crate::{
     Age, CellState, Client, Collector, Column, GcOptions, GcReport, GcStatus, LockEnd, LockFate,
-    LockView, Moment, ProcessInfo, Result, Status, Table, TableSize, status,
+    LockView, LockWaiter, Moment, ProcessInfo, Result, Status, Table, TableSize, status,
 };
 
 impl Client {
@@ -51,9 +51,7 @@ impl Client {
         round::gc(&self.shared, retention).await
     }
 
-    /// Reports the progress of garbage collection. It changes no table and issues no
-    /// timestamp. It records when the latest timestamp was issued, and removes registrations
-    /// that have lapsed.
+    /// Reports the progress of garbage collection. Writes nothing, and issues no timestamp.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -129,8 +127,8 @@ impl Client {
 
     /// Writes this client's status into the store every ten seconds, until the client is
     /// closed or dropped. A status is one row of at most 1 KiB, written without a timestamp
-    /// and without a sync. A process of a cluster calls this once, after it has connected. A
-    /// failure changes nothing else.
+    /// and without a sync. A process that joins a cluster does this by itself. Another call
+    /// replaces its description of the process. A failure changes nothing else.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -212,6 +210,36 @@ impl Client {
     /// Errors of the store.
     pub async fn table_size(&self, table: &Table, rows_max: usize) -> Result<TableSize> {
         inspect::table_size(&self.shared, table, rows_max).await
+    }
+
+    /// Lists the readers that wait for locks, the oldest wait of each client first. It has all
+    /// waits of this client, and those of other clients that their
+    /// [statuses](Client::statuses) name. A writer never waits: it aborts.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::Column;
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// let mut tx = client.begin().await?;
+    /// tx.set(&accounts, "Bob", &bal, "$3")?;
+    /// let prewritten = tx.prewrite().await?;
+    /// let reader = client.begin().await?;
+    /// let at = reader.start_ts();
+    /// client.runtime().spawn(Box::pin(async move {
+    ///     reader.get(&accounts, "Bob", &bal).await.ok();
+    /// }));
+    /// client.runtime().sleep(std::time::Duration::from_millis(50)).await;
+    /// let waiters = client.lock_waiters().await?;
+    /// assert_eq!((waiters[0].at, &*waiters[0].cell.table), (at, "accounts"));
+    /// # drop(prewritten);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Errors of the store and the lock service.
+    pub async fn lock_waiters(&self) -> Result<Vec<LockWaiter>> {
+        status::lock_waiters(&self.shared).await
     }
 
     /// Predicts how a lock will be resolved, from its primary's row and the lock service.

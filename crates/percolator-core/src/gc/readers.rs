@@ -58,12 +58,23 @@ pub(super) async fn renew_registration(
     Ok(wanted.is_some())
 }
 
+/// The fate of registrations that have lapsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lapsed {
+    /// They are removed: a round is about to collect.
+    AreRemoved,
+    /// They stay: the caller only reads.
+    Stay,
+}
+
 /// Returns the clients that read the past: this one from its memory, the others from their
-/// registrations. Removes registrations that have lapsed.
+/// registrations.
 pub(super) async fn oldest_readers(
     shared: &Shared,
     latest: Timestamp,
+    lapsed: Lapsed,
 ) -> Result<Vec<OldestReader>> {
+    let removes = lapsed == Lapsed::AreRemoved;
     let own = shared.incarnation();
     let mut readers = Vec::new();
     let registrations = registrations(shared).await?;
@@ -80,6 +91,9 @@ pub(super) async fn oldest_readers(
         let unfenced = shared.unfenced().is_some();
         if !lapsed && (unfenced || shared.locks().is_alive(client).await?) {
             readers.push(OldestReader { client, oldest: beat.oldest });
+            continue;
+        }
+        if !removes {
             continue;
         }
         shared.collection().watched().0.remove(&client);

@@ -11,10 +11,10 @@ use bigtable::Timestamp;
 use crate::Result;
 use crate::gc::collect::collect_tables;
 use crate::gc::pace::Pace;
-use crate::gc::readers::oldest_readers;
-use crate::gc::report::{GcCounts, GcReport, GcStatus, LastRound};
+use crate::gc::readers::{Lapsed, oldest_readers};
+use crate::gc::report::{GcCounts, GcReport, GcStatus, LastRound, OldestReader};
 use crate::gc::safe_point::{
-    beyond_retention, last_round, sample, store_round, wait_for_retention,
+    beyond_retention, last_round, recall, sample, store_round, wait_for_retention,
 };
 use crate::gc::sweep::sweep_locks;
 use crate::gc::unfenced::{
@@ -50,11 +50,27 @@ pub(super) fn emit_collected(shared: &Shared, report: &GcReport, begun: Option<D
     }
 }
 
-/// Returns the state of garbage collection. Changes no table and issues no timestamp. Notes
-/// the latest timestamp, and removes registrations that have lapsed.
+/// Returns the state of garbage collection. Writes nothing, and issues no timestamp.
 pub(crate) async fn gc_status(shared: &Shared, retention: Duration) -> Result<GcStatus> {
+    let latest = recall(shared).await?;
+    let readers = oldest_readers(shared, latest, Lapsed::Stay).await?;
+    status(shared, retention, latest, readers).await
+}
+
+/// Returns the state of garbage collection at the beginning of a round. Notes when the latest
+/// timestamp was issued, and removes registrations that have lapsed.
+async fn begin(shared: &Shared, retention: Duration) -> Result<GcStatus> {
     let latest = sample(shared).await?;
-    let mut readers = oldest_readers(shared, latest).await?;
+    let readers = oldest_readers(shared, latest, Lapsed::AreRemoved).await?;
+    status(shared, retention, latest, readers).await
+}
+
+async fn status(
+    shared: &Shared,
+    retention: Duration,
+    latest: Timestamp,
+    mut readers: Vec<OldestReader>,
+) -> Result<GcStatus> {
     readers.sort_by_key(|reader| reader.oldest);
     let next = readers.iter().map(|reader| reader.oldest).min().unwrap_or(latest);
     let safe_point = safe_point(shared).await?;
@@ -72,7 +88,7 @@ pub(super) async fn run(shared: &Shared, retention: Duration, mut pace: Pace) ->
     learn_longest_life(shared).await?;
     check_retention(shared, retention)?;
     let announced = announce(shared, retention).await?;
-    let GcStatus { next, last, .. } = gc_status(shared, retention).await?;
+    let GcStatus { next, last, .. } = begin(shared, retention).await?;
     let safe_point = next.min(announced);
     let collected = last.map_or(Timestamp::ZERO, |last| last.collected);
     let mut report = GcReport { safe_point, blocked_by: None, counts: GcCounts::default() };

@@ -14,7 +14,7 @@ use bigtable::{ConditionalMutation, Mutation, Timestamp};
 use bytes::Bytes;
 
 use crate::Result;
-use crate::gc::readers::oldest_readers;
+use crate::gc::readers::{Lapsed, oldest_readers};
 use crate::gc::record::{ROW, read, replace};
 use crate::gc::report::LastRound;
 use crate::gc::samples::Age;
@@ -49,6 +49,15 @@ pub(super) async fn sample(shared: &Shared) -> Result<Timestamp> {
         let value = read(shared.system(), SAMPLES).await?.unwrap_or_default();
         merge_samples(shared, &value)?;
     }
+    Ok(latest)
+}
+
+/// Reads the samples that the store has. Returns the latest timestamp without noting it,
+/// because a sample in memory alone would never be stored.
+pub(super) async fn recall(shared: &Shared) -> Result<Timestamp> {
+    let latest = shared.oracle().peek().await?;
+    let value = read(shared.system(), SAMPLES).await?.unwrap_or_default();
+    merge_samples(shared, &value)?;
     Ok(latest)
 }
 
@@ -102,7 +111,7 @@ pub(super) async fn wait_for_retention(shared: &Shared, retention: Duration) -> 
     }
     // From now on this client watches the registrations of others.
     let latest = sample(shared).await?;
-    oldest_readers(shared, latest).await?;
+    oldest_readers(shared, latest, Lapsed::AreRemoved).await?;
     // After this sleep, an unchanged registration has lapsed.
     shared.runtime().sleep(min + Duration::from_millis(1)).await;
     Ok(())

@@ -62,6 +62,8 @@ pub struct Backlog {
     pub cells: usize,
     /// The lowest timestamp of their notifications.
     pub oldest: Timestamp,
+    /// Whether all of them were counted; else there may be more, and an older one.
+    pub whole: bool,
 }
 
 /// Waits until nothing is dirty and no timestamp was issued during the check, or until
@@ -213,15 +215,16 @@ pub(super) async fn is_notified(shared: &Shared, observed: &Observed) -> Result<
     Ok(false)
 }
 
-/// Counts the waiting notifications, by column.
-pub(crate) async fn backlog(shared: &Shared) -> Result<Vec<Backlog>> {
+/// Counts the waiting notifications, by column. It counts at most `cells_max` in each table,
+/// and the rest of the last page.
+pub(crate) async fn backlog(shared: &Shared, cells_max: usize) -> Result<Vec<Backlog>> {
     let schema = Schema::read(shared.system()).await?;
     let select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
     let mut backlog: BTreeMap<(String, Column), Backlog> = BTreeMap::new();
     for name in shared.table_names().await? {
         let table = shared.table(&name).await?;
-        let mut left = Some(RowRange::all());
-        while let Some(range) = left {
+        let (mut left, mut counted) = (Some(RowRange::all()), 0);
+        while let Some(range) = left.take_if(|_| counted < cells_max) {
             let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
             shared.take_turn(page.rows.len()).await;
             for row in &page.rows {
@@ -237,15 +240,20 @@ pub(crate) async fn backlog(shared: &Shared) -> Result<Vec<Backlog>> {
                         paused: paused().map(|observed| observed.observer.clone()).collect(),
                         cells: 0,
                         oldest: Timestamp::MAX,
+                        whole: true,
                     };
                     let key = (name.clone(), column.clone());
                     let entry = backlog.entry(key).or_insert_with(fresh);
                     entry.cells += 1;
+                    counted += 1;
                     let oldest = versions.iter().map(|cell| cell.timestamp).min();
                     entry.oldest = entry.oldest.min(oldest.unwrap_or(Timestamp::MAX));
                 }
             }
             left = page.resume;
+        }
+        if left.is_some() {
+            backlog.values_mut().filter(|of| of.table == name).for_each(|of| of.whole = false);
         }
     }
     Ok(backlog.into_values().collect())

@@ -18,6 +18,7 @@ use crate::resolve::{MetLock, Resolved, resolve_since};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
 use crate::txn::held::check_held;
+use crate::txn::lock_waits::Waiting;
 use crate::watch::Access;
 use crate::{Column, Error, Result, Table};
 
@@ -72,7 +73,7 @@ pub(crate) async fn read_row(
     s: Timestamp,
     patience: Patience,
 ) -> Result<Vec<Version>> {
-    let found = read_unlocked(shared, table, row, select, patience).await?;
+    let found = read_unlocked(shared, table, row, select, s, patience).await?;
     versions(shared, table, &found, s, |_| true).await
 }
 
@@ -111,7 +112,7 @@ async fn read_cell_waiting(
     s: Timestamp,
 ) -> Result<Option<Bytes>> {
     let select = selection(std::slice::from_ref(column), s);
-    let mut found = read_unlocked(shared, table, row, &select, Patience::Wait).await?;
+    let mut found = read_unlocked(shared, table, row, &select, s, Patience::Wait).await?;
     shared.sample(Access::Read, 1, |_| (table.name(), row));
     debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
     match found.cells.pop() {
@@ -195,7 +196,8 @@ pub(crate) async fn read_acknowledged(
     s: Timestamp,
     patience: Patience,
 ) -> Result<Vec<Version>> {
-    let found = read_unlocked(shared, table, row, &selection(columns, s), patience).await?;
+    let select = selection(columns, s);
+    let found = read_unlocked(shared, table, row, &select, s, patience).await?;
     shared.sample(Access::Read, 1, |_| (table.name(), row));
     versions(shared, table, &found, s, Column::is_ack).await
 }
@@ -206,6 +208,7 @@ async fn read_unlocked(
     table: &Table,
     row: &RowKey,
     select: &Selection,
+    s: Timestamp,
     patience: Patience,
 ) -> Result<bigtable::Row> {
     let mut wait: Option<LockWait<'_>> = None;
@@ -217,7 +220,7 @@ async fn read_unlocked(
             return Ok(found);
         };
         let met = MetLock::decode(table, row, cell)?;
-        wait.get_or_insert_with(|| LockWait::new(shared, patience)).settle(&met).await?;
+        wait.get_or_insert_with(|| LockWait::new(shared, patience, s)).settle(&met).await?;
     }
 }
 
@@ -276,17 +279,22 @@ pub(crate) struct LockWait<'a> {
     patience: Patience,
     backoff: Backoff,
     since: Option<Duration>,
+    /// The lock that is waited for, where others can see it.
+    waiting: Option<(Timestamp, Waiting<'a>)>,
+    /// The timestamp that the waiter reads at.
+    at: Timestamp,
 }
 
 impl<'a> LockWait<'a> {
-    pub(crate) fn new(shared: &'a Shared, patience: Patience) -> Self {
+    pub(crate) fn new(shared: &'a Shared, patience: Patience, at: Timestamp) -> Self {
         let backoff = Backoff::new(Duration::from_micros(200), Duration::from_millis(100));
-        LockWait { shared, patience, backoff, since: None }
+        LockWait { shared, patience, backoff, since: None, waiting: None, at }
     }
 
     /// Resolves a lock, or waits a moment for its owner.
     pub(crate) async fn settle(&mut self, met: &MetLock) -> Result<()> {
         if resolve_since(self.shared, met, self.since).await? == Resolved::Gone {
+            self.waiting = None;
             return Ok(());
         }
         let runtime = self.shared.runtime();
@@ -298,6 +306,11 @@ impl<'a> LockWait<'a> {
                 lock_ts: met.start_ts,
                 owner: met.lock.owner,
             });
+        }
+        if self.waiting.as_ref().is_none_or(|(lock_ts, _)| *lock_ts != met.start_ts) {
+            let waiting =
+                self.shared.lock_waits().begin(met.cell.location(), met.start_ts, self.at, since);
+            self.waiting = Some((met.start_ts, waiting));
         }
         runtime.sleep(self.backoff.step(&**runtime)).await;
         Ok(())

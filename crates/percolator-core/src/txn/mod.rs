@@ -26,6 +26,7 @@ pub(crate) mod get;
 pub(crate) mod heartbeat;
 pub(crate) mod held;
 pub(crate) mod limits;
+pub(crate) mod lock_waits;
 pub(crate) mod one_step;
 pub(crate) mod open_readers;
 pub(crate) mod plan;

@@ -311,6 +311,28 @@ fn tombs_and_the_leftovers_of_crashed_transactions_go() {
     });
 }
 
+/// Whoever asks how collection stands changes nothing: a console asks every second.
+#[test]
+fn the_state_of_collection_is_looked_at_without_a_write() {
+    run(async |world| {
+        let (reader, client) = (world.client().await, world.client().await);
+        let table = reader.table("t").await.unwrap();
+        let first = set(&reader, &table, &[("a", "1")]).await;
+        let registering = reader.collect_in_background(GcOptions::default());
+        let long = reader.snapshot_at(first).await.unwrap();
+        set(&reader, &table, &[("a", "2")]).await;
+        world.runtime.sleep(Duration::from_secs(100)).await;
+        // A registration that has lapsed stays until a round begins.
+        world.declare_dead(&reader);
+        let written = |world: &World| world.store.own_writes().len();
+        let before = (written(&world), client.oracle().peek().await.unwrap());
+        let status = client.gc_status(NOW).await.unwrap();
+        assert_eq!((status.readers.len(), status.latest), (0, before.1));
+        assert_eq!((written(&world), client.oracle().peek().await.unwrap()), before);
+        drop((long, registering));
+    });
+}
+
 #[test]
 fn registered_readers_hold_the_safe_point_back() {
     run(async |world| {

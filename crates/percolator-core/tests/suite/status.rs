@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bigtable::{RowRange, Selection, TimeRange};
-use percolator_core::{Client, ProcessInfo, Registration};
+use percolator_core::{Client, Error, ProcessInfo, Registration, Runtime, WorkerOptions};
 
 use crate::faults::Fault;
 use crate::notifications::one_thread;
-use crate::world::{BAL, World, observer, run, set};
+use crate::world::{BAL, World, observer, run, set, writing};
 
 const TABLE: &str = "percolator.status";
 
@@ -72,6 +72,74 @@ fn clients_that_publish_their_status_are_listed_until_their_tokens_are_gone() {
 }
 
 #[test]
+fn a_client_that_says_more_of_its_process_still_writes_one_row() {
+    run(async |world| {
+        let (client, other) = (world.client().await, world.client().await);
+        client.publish_status(process("client"));
+        world.sleep_ms(1500).await;
+        client.publish_status(process("loader"));
+        world.sleep_ms(10_000).await;
+        assert_eq!(listed(&other).await, [("loader".into(), true)]);
+        let writes = |world: &World| {
+            let of_client = client.incarnation().to_string();
+            world
+                .store
+                .own_writes()
+                .iter()
+                .filter(|write| write.row == (&*of_client).into())
+                .count()
+        };
+        let before = writes(&world);
+        world.sleep_ms(20_000).await;
+        assert_eq!(writes(&world) - before, 2, "one each ten seconds");
+    });
+}
+
+/// Of failing cells and of waits a status names a few, and counts all.
+#[test]
+fn a_status_says_what_fails_and_who_waits() {
+    run(async |world| {
+        let (worker, other) = (world.client().await, world.client().await);
+        let run = observer(|_, _| Box::pin(async { Err(Error::application("x".repeat(500))) }));
+        let fails = Registration::strong("fails", "t", &BAL, run);
+        let options = WorkerOptions { failure_delay: Duration::from_secs(3600), ..one_thread() };
+        let workers = worker.observe(vec![fails], options).await.unwrap();
+        let table = worker.table("t").await.unwrap();
+        let rows: Vec<String> = (0..20).map(|n| format!("row{n:02}")).collect();
+        let cells: Vec<(&str, &str)> = rows.iter().map(|row| (&**row, "1")).collect();
+        set(&worker, &table, &cells).await;
+        while worker.failing(100).len() < 20 {
+            world.sleep_ms(100).await;
+        }
+        let held = writing(&other, &table, &[("locked", "1")]).await.prewrite().await.unwrap();
+        let reader = worker.begin().await.unwrap();
+        let (at, of) = (reader.start_ts(), table.clone());
+        world.runtime.spawn(Box::pin(async move {
+            drop(reader.get(&of, "locked", &BAL).await);
+        }));
+        worker.publish_status(process("worker"));
+        world.sleep_ms(1500).await;
+        let status = other.statuses().await.unwrap().remove(0);
+        assert_eq!((status.failing_cells, status.lock_waits), (20, 1));
+        assert!((1..20).contains(&status.failing.len()), "{:?}", status.failing);
+        let first = &status.failing[0];
+        assert_eq!((&*first.observer, &first.row, first.attempts), ("fails", &"row00".into(), 1));
+        assert_eq!(first.error, "x".repeat(80));
+        assert!(sizes(&world).await[0] <= 1024);
+        // Others see it by the status, and the client itself sees all.
+        assert_eq!(other.all_failing().await.unwrap(), status.failing);
+        assert_eq!(worker.all_failing().await.unwrap().len(), 20);
+        let waiters = other.lock_waiters().await.unwrap();
+        assert_eq!((waiters.len(), waiters[0].at, &*waiters[0].cell.table), (1, at, "t"));
+        assert!(waiters[0].waited >= Duration::from_millis(500), "{waiters:?}");
+        drop(held.commit_primary().await.unwrap());
+        world.sleep_ms(500).await;
+        assert_eq!(worker.lock_waiters().await.unwrap(), []);
+        workers.stop().await;
+    });
+}
+
+#[test]
 fn the_living_remove_the_rows_of_the_dead() {
     run(async |world| {
         let (dead, living) = (world.process(Default::default(), 0).await, world.client().await);
@@ -129,5 +197,30 @@ fn a_round_that_fails_is_not_the_last() {
         let first = client.statuses().await.unwrap()[0].written_ms;
         world.sleep_ms(11_000).await;
         assert!(client.statuses().await.unwrap()[0].written_ms > first);
+    });
+}
+
+/// Counting stops after about so many cells, and says so.
+#[test]
+fn a_long_backlog_is_counted_in_part() {
+    run(async |world| {
+        let client = world.client().await;
+        let run = observer(|_, _| Box::pin(async { Ok(()) }));
+        let never = Registration::strong("never", "t", &BAL, run);
+        let workers = client.observe(vec![never], one_thread()).await.unwrap();
+        workers.stop().await;
+        let (table, short) =
+            (client.table("t").await.unwrap(), client.table("short").await.unwrap());
+        let rows: Vec<String> = (0..3_000).map(|n| format!("row{n:04}")).collect();
+        for rows in rows.chunks(500) {
+            let cells: Vec<(&str, &str)> = rows.iter().map(|row| (&**row, "1")).collect();
+            set(&client, &table, &cells).await;
+        }
+        set(&client, &short, &[("a", "1")]).await;
+        let whole = client.backlog().await.unwrap();
+        assert_eq!((whole.len(), whole[0].cells, whole[0].whole), (1, 3_000, true));
+        let part = client.backlog_within(100).await.unwrap();
+        assert!((100..3_000).contains(&part[0].cells) && !part[0].whole, "{part:?}");
+        assert_eq!(client.backlog_within(3_001).await.unwrap(), whole);
     });
 }

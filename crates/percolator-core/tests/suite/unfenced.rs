@@ -392,7 +392,7 @@ fn h35_who_begins_to_read_the_past_is_seen_by_the_round_or_refused() {
             for _ in 0..3 {
                 other.begin().await.unwrap();
             }
-            other.gc_status(TERM).await.unwrap();
+            other.ages(&[]).await.unwrap();
             world.sleep_ms(5_000).await;
             let of_round = |row: &bigtable::RowKey| *row == "gc".into();
             let held = world.store.when(number, Fault::Hold, move |request| {

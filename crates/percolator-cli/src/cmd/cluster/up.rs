@@ -150,6 +150,8 @@ fn args(place: &Place, plan: &Plan, role: Role) -> anyhow::Result<Vec<String>> {
             path("table"),
             "--durability".into(),
             plan.durability.clone(),
+            "--config".into(),
+            path("percolator.toml"),
         ],
         Role::Oracle(_) => vec![
             "serve".into(),
@@ -158,6 +160,8 @@ fn args(place: &Place, plan: &Plan, role: Role) -> anyhow::Result<Vec<String>> {
             address,
             "--store".into(),
             plan.store.clone(),
+            "--config".into(),
+            path("percolator.toml"),
         ],
         Role::Worker(_) => vec![
             "worker".into(),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -9,18 +10,24 @@ use bigtable::Store;
 use bigtable_fjall::FjallStore;
 use bigtable_grpc::{ClientOptions, GrpcStore};
 use clap::Args;
-use percolator::cluster::{OracleNode, OracleOptions, StoreAddress};
+use percolator::cluster::{Config, OracleNode, OracleOptions, OracleRole, StoreAddress};
 use percolator::runtime::TokioRuntime;
 use percolator_rpc::oracle::{OracleServer, OracleServerOptions};
 use percolator_rpc::{Address, Error, Tls};
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use crate::cmd::config;
 use crate::cmd::serve::asked_to_end;
+use crate::cmd::serve::member::{MemberArgs, Membership};
 use crate::cmd::serve::tls::TlsArgs;
+use crate::console::Measured;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::store::{Durability, listen_at};
+
+/// Name and help of the number that says whether this process leads.
+const LEADS: (&str, &str) = ("oracle_is_leader", "Whether this process gives out timestamps");
 
 /// Serve timestamps, or stand by to do so.
 ///
@@ -44,8 +51,10 @@ pub(crate) struct Oracle {
     clients_max: usize,
     #[command(flatten)]
     tls: TlsArgs,
+    #[command(flatten)]
+    member: MemberArgs,
     /// The store that keeps the oracle's record, as for all processes of the cluster:
-    /// bigtable://HOST:PORT/PROJECT/INSTANCE.
+    /// bigtable://HOST:PORT/PROJECT/INSTANCE. Without it, that of the settings.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     store: Option<String>,
     /// Its directory, if no other process needs it: then this one cannot have a standby.
@@ -72,14 +81,22 @@ impl Oracle {
                 "say with --advertise HOST:PORT where they reach this process",
             ));
         }
-        let store = self.open_store(tls.clone()).await?;
+        let settings = self.member.settings()?;
+        self.member.check(settings.is_some())?;
+        if settings.is_some() && self.data.is_some() && self.store.is_none() {
+            return Err(Failure::usage(
+                "--data and --config name two stores",
+                "leave one of them away: a store in a directory belongs to no cluster",
+            ));
+        }
+        let store = self.open_store(tls.clone(), settings.as_ref()).await?;
         let bind = TcpListener::bind(self.listen).await;
         let listener = bind.map_err(|why| Error::Listen { address: self.listen, why })?;
         let address = Address::from(listener.local_addr()?);
         let advertised = self.advertise.clone().unwrap_or_else(|| address.clone());
         let options = OracleOptions { address: advertised.to_string(), window: self.window };
         let runtime = Arc::new(TokioRuntime::current());
-        let node = Arc::new(OracleNode::new(store, runtime, options)?);
+        let node = Arc::new(OracleNode::new(store.clone(), runtime, options)?);
         let options = OracleServerOptions {
             clients_max: self.clients_max,
             tls,
@@ -91,12 +108,34 @@ impl Oracle {
         } else {
             context.out.line(&address.to_string())?
         }
-        asked_to_end(&context.interrupt).await?;
+        let mut ending = pin!(asked_to_end(&context.interrupt));
+        let membership = Membership::default();
+        if let Some(settings) = &settings {
+            let cluster = settings.cluster().map_err(config::with_advice)?;
+            let node = server.node().clone();
+            let leads = move || Some(f64::from(matches!(node.role(), OracleRole::Leads(_))));
+            let measured = Measured::new(LEADS, leads);
+            let joining =
+                membership.join(&self.member, context, "oracle", cluster, store, Some(measured));
+            tokio::select! {
+                joined = joining => joined?,
+                ended = &mut ending => {
+                    ended?;
+                    return Ok(server.stop().await.map(|()| Exit::Done)?);
+                }
+            }
+        }
+        ending.await?;
+        membership.leave().await;
         server.stop().await?;
         Ok(Exit::Done)
     }
 
-    async fn open_store(&self, tls: Option<Tls>) -> anyhow::Result<Arc<dyn Store>> {
+    async fn open_store(
+        &self,
+        tls: Option<Tls>,
+        settings: Option<&Config>,
+    ) -> anyhow::Result<Arc<dyn Store>> {
         if let Some(url) = &self.store {
             let address = StoreAddress::from_env(url).context("--store")?;
             let plaintext_beyond_loopback = self.tls.insecure;
@@ -105,9 +144,13 @@ impl Oracle {
             return Ok(Arc::new(GrpcStore::open(&address, options).await?));
         }
         let Some(dir) = &self.data else {
+            if let Some(settings) = settings {
+                return settings.open_store().await.map_err(config::with_advice);
+            }
             return Err(Failure::usage(
                 "no store is named",
-                "give --store bigtable://HOST:PORT/PROJECT/INSTANCE, or a directory with --data",
+                "give --store bigtable://HOST:PORT/PROJECT/INSTANCE, the cluster's settings with --config, \
+                 or a directory with --data",
             ));
         };
         let options = bigtable_fjall::Options {

@@ -4,13 +4,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bigtable::Store as _;
+use bigtable_fjall::FjallStore;
 use bigtable_grpc::{ServeOptions, Server};
 use clap::Args;
+use percolator::cluster::Config;
+use percolator_console::STORE_PRESSURE as PRESSURE;
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use crate::cmd::config;
 use crate::cmd::serve::asked_to_end;
+use crate::cmd::serve::member::{MemberArgs, Membership};
 use crate::cmd::serve::tls::TlsArgs;
+use crate::console::Measured;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::store::{Durability, listen_at};
@@ -37,6 +44,8 @@ pub(crate) struct Table {
     connections_max: usize,
     #[command(flatten)]
     tls: TlsArgs,
+    #[command(flatten)]
+    member: MemberArgs,
     /// The directory of the store.
     #[arg(
         long,
@@ -54,6 +63,8 @@ pub(crate) struct Table {
 impl Table {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let tls = self.tls.for_listener(self.listen)?;
+        let settings = self.member.settings()?;
+        self.member.check(settings.is_some())?;
         let listener = TcpListener::bind(self.listen).await.map_err(|error| {
             Failure::usage(
                 format!("cannot listen at {}: {error}", self.listen),
@@ -66,7 +77,8 @@ impl Table {
             upkeep_tables: percolator::store::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
-        let server = Server::open(&self.data, options).await?;
+        let store = FjallStore::open(&self.data, options)?;
+        let server = Server::over(store.clone()).await?;
         listen_at(None, &self.data);
         let address = listener.local_addr()?;
         let out = context.out;
@@ -87,13 +99,16 @@ impl Table {
             plaintext_beyond_loopback: self.tls.insecure,
             connections_max: self.connections_max,
         };
+        let membership = Membership::default();
+        let joined = self.join(context, &membership, settings, store);
         let (stopping, stopped) = tokio::sync::oneshot::channel();
-        let interrupt = context.interrupt.clone();
+        let (interrupt, leaving) = (context.interrupt.clone(), membership.clone());
         let stop = async move {
             // Without a handler of signals the server serves until it is killed.
             if asked_to_end(&interrupt).await.is_err() {
                 std::future::pending::<()>().await;
             }
+            leaving.leave().await;
             let _ = stopping.send(());
         };
         let late = async {
@@ -105,7 +120,31 @@ impl Table {
         tokio::select! {
             served = server.serve_with(listener, options, stop) => served?,
             () = late => out.warn("clients that did not take their answers were cut off"),
+            problem = joined => return Err(problem),
         }
         Ok(Exit::Done)
+    }
+
+    /// Joins the cluster as a client of this very server. Ends with what was wrong, or never.
+    async fn join(
+        &self,
+        context: &Context,
+        membership: &Membership,
+        settings: Option<Config>,
+        store: FjallStore,
+    ) -> anyhow::Error {
+        let join = async {
+            let Some(settings) = settings else { return Ok(()) };
+            let cluster = settings.cluster().map_err(config::with_advice)?;
+            let of_cluster = settings.open_store().await.map_err(config::with_advice)?;
+            let measured = Measured::new(PRESSURE, move || Some(store.pressure()));
+            membership
+                .join(&self.member, context, "table", cluster, of_cluster, Some(measured))
+                .await
+        };
+        match join.await {
+            Ok(()) => std::future::pending().await,
+            Err(error) => error,
+        }
     }
 }

@@ -79,13 +79,15 @@ impl Load {
             ));
         }
         let recorder = self.console.recorder();
-        let store = self.console.watched(&self.store.synced_at_end(), recorder.as_ref());
+        let store =
+            self.console.watched(&self.store.synced_at_end().in_role("loader"), recorder.as_ref());
         let (place, index) = (store.place()?, Arc::new(Index::open(&store).await?));
         let shown = Shown {
             db: index.database(),
             recorder: recorder.as_ref(),
             place: Some(&place),
             index: Some(&index),
+            measured: None,
         };
         let consoles = self.console.listen(context, shown).await?;
         let options = LoadOptions {
