@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 
 use crate::shared::Shared;
+use crate::trace::write::flush;
 
 /// Work that was still going on when a client was closed.
 ///
@@ -22,7 +23,7 @@ pub struct CloseReport {
 
 /// Ends everything that this client does in the background, and waits for it: workers finish
 /// the cell they are at, however long that takes; commits whose caller let go, and secondary
-/// rows, are committed; collectors end where they are. Then the client's liveness token is
+/// rows, are committed; its trace is written; collectors end where they are. Then its token is
 /// given up. After the longest time, leaves what is still going on, and returns it.
 pub(crate) async fn close(shared: &Shared, longest: Option<Duration>) -> CloseReport {
     let runtime = shared.runtime();
@@ -45,6 +46,7 @@ pub(crate) async fn close(shared: &Shared, longest: Option<Duration>) -> CloseRe
             }
         }
     }
+    flush(shared).await;
     shared.closing().end_collectors();
     shared.locks().unregister(shared.incarnation());
     report

@@ -12,8 +12,9 @@ pub mod admin {
     pub use crate::{
         Age, CellName, CellState, CloseReport, Collector, Explained, Explanation, FirstStep,
         GcCounts, GcOptions, GcReport, GcStatus, Incarnation, LastRound, LockEnd, LockFate,
-        LockView, Meaning, Moment, OldestReader, ProcessInfo, ReadOutcome, ReaderView, Stats,
-        Status, TableSize, WeakClient, WriteView,
+        LockView, Meaning, Moment, OldestReader, ProcessInfo, ReadOutcome, ReaderView, Side, Stats,
+        Status, TableSize, TraceCause, TraceRecord, WeakClient, Why, WhyEdge, WhyNode, WhyWrite,
+        WriteView,
     };
 }
 
@@ -50,7 +51,9 @@ pub mod store {
 
 /// Events, for a program that watches what a database does.
 pub mod watch {
-    pub use crate::{Access, CellRef, Event, RunEnd, Spans, TransactionInfo, Watch, Written};
+    pub use crate::{
+        Access, CellRef, Event, RunEnd, Sampling, Spans, TransactionInfo, Watch, Written,
+    };
 }
 
 /// A transaction's two phases one by one, its options and its limits.

@@ -39,6 +39,7 @@ mod runtime;
 mod shared;
 mod stats;
 mod status;
+mod trace;
 mod txn;
 mod watch;
 
@@ -84,6 +85,9 @@ pub use stats::Stats;
 pub use status::{ProcessInfo, Status};
 #[doc(hidden)]
 pub use testing::doc_test;
+pub use trace::record::{TraceCause, TraceRecord};
+pub use trace::sampling::Sampling;
+pub use trace::why::{Side, Why, WhyEdge, WhyNode, WhyWrite};
 pub use txn::commit::{Prewritten, PrimaryCommitted};
 pub use txn::scan::{Scan, ScannedRow};
 pub use txn::snapshot::Snapshot;

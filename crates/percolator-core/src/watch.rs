@@ -143,6 +143,9 @@ pub enum Event<'a> {
         observer: &'a str,
         /// The changes that it was handed: one, unless it is a batching observer.
         changes: &'a [Change],
+        /// Older changes of the same cells that the run handled with them: the index in `changes`,
+        /// and the commit timestamp. Where notifications lie apart, older ones are not known.
+        earlier: &'a [(usize, Timestamp)],
         /// How long the run took, its commit included.
         took: Duration,
         /// How it ended.
@@ -187,8 +190,11 @@ pub struct TransactionInfo<'a> {
     pub name: Option<&'a str>,
     /// Its start timestamp.
     pub start_ts: Timestamp,
-    /// The changes that it handles, if it is an observer's: the first 32.
+    /// The changes that it handles, if it is an observer's.
     pub causes: &'a [Change],
+    /// Older changes of the same cells that it handles with them: the index in `causes`, and the
+    /// commit timestamp. See [`Event::Ran`].
+    pub earlier: &'a [(usize, Timestamp)],
 }
 
 /// How long the parts of a transaction took. The time that its closure took is the rest.

@@ -6,9 +6,10 @@ use bigtable::{RowKey, Timestamp};
 
 use crate::gc::{background, round, safe_point, unfenced};
 use crate::resolve::{explain, inspect, on_request};
+use crate::trace::why;
 use crate::{
     Age, CellState, Client, Collector, Column, GcOptions, GcReport, GcStatus, LockEnd, LockFate,
-    LockView, Moment, ProcessInfo, Result, Status, Table, TableSize, status,
+    LockView, Moment, ProcessInfo, Result, Status, Table, TableSize, Why, status,
 };
 
 impl Client {
@@ -148,6 +149,27 @@ impl Client {
     /// Those of store and lock service.
     pub async fn statuses(&self) -> Result<Vec<Status>> {
         status::statuses(&self.shared).await
+    }
+
+    /// Why a cell is as it is: the transaction that wrote what a reader at that timestamp finds, or
+    /// at the latest one; the changes that led to it; and what it has set off. `None` if there is no
+    /// such write. See [`Why`] for an example.
+    ///
+    /// Of transactions that were not [traced](crate::Options::trace), or are not any more, nothing
+    /// is known, and the answer says so. Nothing is changed, and no timestamp is issued.
+    ///
+    /// # Errors
+    /// [`Error::TooOld`](crate::Error::TooOld) below the safe point,
+    /// [`Error::NotIssued`](crate::Error::NotIssued) above the latest timestamp; those of store,
+    /// oracle and lock service.
+    pub async fn why(
+        &self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+        at: Option<Timestamp>,
+    ) -> Result<Option<Why>> {
+        why::why(&self.shared, table, row, column, at).await
     }
 
     /// Everything Percolator keeps of a cell, newest first.

@@ -14,14 +14,14 @@ use crate::txn::row_plan::RowPlan;
 use crate::watch::{Access, Event, Spans, TransactionInfo, Written};
 use crate::{Error, Result};
 
-/// Most changes that are named as causes of a transaction.
-const CAUSES_MAX: usize = 32;
-
 /// A transaction that somebody watches.
 #[derive(Debug)]
 pub(crate) struct Watched {
     name: Option<Arc<str>>,
-    causes: Vec<Change>,
+    causes: Arc<[Change]>,
+    earlier: Arc<[(usize, Timestamp)]>,
+    /// As of when the observer has acknowledged the cell before.
+    acknowledged: Option<Timestamp>,
     begun: Duration,
     /// Since when it commits.
     committing: Option<Duration>,
@@ -32,12 +32,14 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The account of a transaction that begins now; `None` without a watcher.
+    /// The account of a transaction that begins now; `None` where nobody wants it.
     pub(crate) fn begin(shared: &Shared, name: Option<&Arc<str>>) -> Option<Box<Self>> {
-        shared.watcher().is_some().then(|| {
+        shared.is_watched().then(|| {
             Box::new(Watched {
                 name: name.cloned(),
-                causes: Vec::new(),
+                causes: Arc::default(),
+                earlier: Arc::default(),
+                acknowledged: None,
                 begun: shared.runtime().now(),
                 committing: None,
                 prewriting: None,
@@ -51,9 +53,28 @@ impl Watched {
         self.begun
     }
 
-    /// Names the changes that the transaction handles.
-    pub(crate) fn caused_by<'c>(&mut self, changes: impl IntoIterator<Item = &'c Change>) {
-        self.causes = changes.into_iter().take(CAUSES_MAX).cloned().collect();
+    /// Notes as of when the observer has acknowledged the cell before.
+    pub(crate) fn acknowledged(&mut self, upto: Option<Timestamp>) {
+        self.acknowledged = upto;
+    }
+
+    /// Names the changes that the transaction handles, with the versions of their notifications.
+    /// Returns those of older changes that no run of the observer has acknowledged.
+    pub(crate) fn caused_by<'s>(
+        &mut self,
+        changes: &Arc<[Change]>,
+        seen: impl Iterator<Item = &'s [Timestamp]>,
+    ) -> Arc<[(usize, Timestamp)]> {
+        let mut earlier = Vec::new();
+        for (index, (change, seen)) in changes.iter().zip(seen).enumerate() {
+            let is_older = |ts: &&Timestamp| {
+                **ts < change.commit_ts && self.acknowledged.is_none_or(|upto| **ts > upto)
+            };
+            earlier.extend(seen.iter().filter(is_older).map(|ts| (index, *ts)));
+        }
+        self.causes = changes.clone();
+        self.earlier = earlier.into();
+        self.earlier.clone()
     }
 
     pub(crate) fn commit_begins(&mut self, shared: &Shared) {
@@ -69,7 +90,12 @@ impl Watched {
     }
 
     fn info(&self, start_ts: Timestamp) -> TransactionInfo<'_> {
-        TransactionInfo { name: self.name.as_deref(), start_ts, causes: &self.causes }
+        TransactionInfo {
+            name: self.name.as_deref(),
+            start_ts,
+            causes: &self.causes,
+            earlier: &self.earlier,
+        }
     }
 
     fn spans(&self, shared: &Shared) -> Spans {

@@ -35,6 +35,7 @@ mod status;
 mod stores;
 mod stress;
 mod table_locks;
+mod trace;
 mod unfenced;
 mod wide;
 mod wide_upkeep;
