@@ -20,6 +20,7 @@
 //!   console    Console: settings, listening
 //!   recorder   what the client's events add up to: counts, histograms, rings, the graph
 //!   survey     what can only be found out by looking through the store, in the background
+//!   why        the stored trace: what led to a write, and what it has set off
 //!   verdict    one sentence about the whole, and advice
 //!   metrics    /metrics
 //!   server     the guard of each request, files, repeated POSTs
@@ -48,7 +49,9 @@ mod server;
 mod state;
 mod survey;
 mod verdict;
+mod why;
 
 pub use console::{Access, Console, ConsoleError, Listening};
 pub use panel::{Panel, PanelError};
 pub use recorder::Recorder;
+pub use why::why_json;
