@@ -11,7 +11,7 @@ use bigtable::sync::locked;
 use clap::{Args, ValueEnum};
 use percolator::cluster::{Cluster, Config};
 use percolator::transaction::CommitPath;
-use percolator::watch::Watch;
+use percolator::watch::{Sampling, Watch};
 use percolator::{OpenOptions, Options, Percolator, Table};
 
 use crate::cmd::config;
@@ -107,6 +107,9 @@ pub(crate) struct StoreArgs {
     /// What is called after each event.
     #[arg(skip)]
     watch: Option<Arc<dyn Watch>>,
+    /// Of which transactions a trace is left in the store.
+    #[arg(skip)]
+    trace: Sampling,
 }
 
 /// Where a store is.
@@ -178,6 +181,11 @@ impl StoreArgs {
         StoreArgs { watch: Some(watch), ..self.clone() }
     }
 
+    /// Returns these arguments with a trace of so many transactions.
+    pub(crate) fn traced(&self, trace: Sampling) -> StoreArgs {
+        StoreArgs { trace, ..self.clone() }
+    }
+
     /// Opens the store, creating it if it is not there.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
         self.open_at(&self.place()?).await
@@ -190,7 +198,7 @@ impl StoreArgs {
         }
         match place {
             Place::Directory(dir) => open_directory(dir, self.options()).await,
-            Place::Cluster(config) => connect(config, self.watch.clone()).await,
+            Place::Cluster(config) => connect(config, self.watch.clone(), self.trace).await,
         }
     }
 
@@ -223,7 +231,8 @@ impl StoreArgs {
 
     fn options(&self) -> OpenOptions {
         let durability = self.durability.unwrap_or(Durability::Sync).into();
-        let client = Options { watch: self.watch.clone(), ..self.commit.options() };
+        let (watch, trace) = (self.watch.clone(), self.trace);
+        let client = Options { watch, trace, ..self.commit.options() };
         let default = OpenOptions::default();
         let cache_bytes = self.cache_bytes.unwrap_or(default.cache_bytes);
         OpenOptions { durability, client, cache_bytes, ..default }
@@ -254,13 +263,16 @@ pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connects to a cluster, with a watcher of the client's events if there is one.
+/// Connects to a cluster, with a watcher of the client's events if there is one, and a trace of so
+/// many transactions.
 pub(crate) async fn connect(
     config: &Config,
     watch: Option<Arc<dyn Watch>>,
+    trace: Sampling,
 ) -> anyhow::Result<Percolator> {
     let mut cluster = config.cluster().map_err(config::with_advice)?;
     cluster.client.watch = watch;
+    cluster.client.trace = trace;
     let store = config.open_store().await.map_err(config::with_advice)?;
     Ok(opened(Percolator::connect(store, cluster).await?))
 }
