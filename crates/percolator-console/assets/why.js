@@ -2,7 +2,7 @@
 // a time axis. What the trace does not have is shown as not recorded.
 import { html, useState } from './vendor/preact.js';
 import { route, usePoll } from './api.js';
-import { CellLink, Oops, Rows, cellHref, ms, num, time, whyHref } from './parts.js';
+import { CellLink, Key, Oops, Rows, cellHref, ms, num, time, whyHref } from './parts.js';
 
 const WIDTH = 260;
 
@@ -62,6 +62,11 @@ function Name({ of }) {
   return html`<span>${indent}${of.side === 'own' ? html`<strong>${name}</strong> <span class="tag live">this write</span>` : of.recorded ? name : html`<span class="dim">${name}</span>`}</span>`;
 }
 
+/** A cell with its column first: that is what tells the changes of one row apart. */
+function Because({ of }) {
+  return html`<a class="cell" href=${cellHref(of)}><${Key} of=${of.column} /> <span class="dim">${of.table} <${Key} of=${of.row} /></span></a>`;
+}
+
 function wrote(of) {
   if (!of.recorded) return '';
   if (of.start_ts === of.commit_ts) return 'nothing';
@@ -81,7 +86,7 @@ function Waterfall({ why }) {
     ['took', 'n', (of) => ms(of.took_ms)],
     ['start', 'n', (of) => of.start_ts ?? ''],
     ['commit', 'n', (of) => (of.recorded && of.start_ts === of.commit_ts ? '' : of.ts)],
-    ['because of', '', (of) => of.because && html`<${CellLink} of=${of.because} />${of.changes > 1 && html` <span class="dim">and ${num(of.changes - 1)} more</span>`}`],
+    ['because of', '', (of) => of.because && html`<${Because} of=${of.because} />${of.changes > 1 && html` <span class="dim">and ${num(of.changes - 1)} more</span>`}`],
     ['wrote', '', wrote],
   ];
   return html`<${Rows} columns=${columns} rows=${lines} empty="nothing is recorded" caption="transactions: causes, this write, and what it has set off" />

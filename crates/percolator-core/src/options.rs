@@ -74,7 +74,7 @@ pub struct Options {
     /// Of which transactions the client leaves a trace in the store, for
     /// [`Client::why`](crate::Client::why). A trace is written after the commit, in rows of a table
     /// of Percolator's own, and is kept for a day or a million transactions. Clients of one store
-    /// should sample alike. Default: [`Sampling::Off`].
+    /// should sample alike. Default: `Off`.
     pub trace: Sampling,
 }
 

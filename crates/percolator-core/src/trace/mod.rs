@@ -3,7 +3,7 @@
 //! ```text
 //! table percolator.trace   row: shard, bucket of 1,024 timestamps, client, number
 //!   system:trace  entries of transactions and of the changes that set them off
-//!   system:time   when the row was written, in milliseconds since 1970
+//!   system:time   when the row was written, in milliseconds since 1970, and of how many transactions
 //!
 //! commit or run --> queue, bounded --> one row for each bucket, twice a second --> expiry
 //! ```
@@ -17,12 +17,12 @@
 //! it: what does not fit into the queue, or cannot be written, is counted and left out. A caller
 //! waits for no part of it.
 //!
-//! **Expiry.** Rows are kept for the last 2^21 timestamps. These are at most a million transactions
-//! that wrote something, because each takes two; with `1/N`, rows are kept for N times as many. No
-//! row is kept for more than a day. The rows of a shard are in order of time. So a sweep, once a
-//! minute while something is written, begins where the last one ended and goes on to the first row
-//! that is young. It deletes as much as was written in the meantime, and does not go by what it has
-//! deleted before. Rows of a store that nobody traces any more stay.
+//! **Expiry.** A row is kept for a day at most, and the newest 2^20 transactions are. The rows of a
+//! shard are in order of time. So a sweep, once a minute while something is written, begins where
+//! the last one ended and goes on to the first row that is young. It deletes as much as was written
+//! in the meantime, and does not go by what it has deleted before. Each client counts the
+//! transactions of all after 16,384 of its own, so there may be so many more for each. Rows of a
+//! store that nobody traces any more stay.
 //!
 //! **Sampling.** `1/N` decides once for each cascade, at its root: by the commit timestamp of the
 //! transaction that no observer began. An observer's transaction is traced if a transaction is that

@@ -79,10 +79,6 @@ impl Trace {
         }
     }
 
-    pub(super) fn sampling(&self) -> Sampling {
-        self.sampling
-    }
-
     /// Takes note of an event of a client. Returns `false` if it does not fit.
     pub(crate) fn note(
         &self,

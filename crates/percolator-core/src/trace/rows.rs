@@ -10,7 +10,7 @@ const TABLE: &str = "percolator.trace";
 pub(super) const ENTRIES: &str = "trace";
 pub(super) const TIME: &str = "time";
 /// How many timestamps share a bucket, as a power of two.
-pub(super) const BUCKET_BITS: u32 = 10;
+const BUCKET_BITS: u32 = 10;
 /// Over how many ranges of rows the buckets are spread, so that no tablet gets all that is written.
 pub(super) const SHARDS: u8 = 16;
 

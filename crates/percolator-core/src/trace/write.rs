@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::trace::find::Finder;
 use crate::trace::queue::{Queued, Trace};
 use crate::trace::rows::{ENTRIES, TIME, open, row_of};
-use crate::trace::sweep::Sweeper;
+use crate::trace::sweep::{Sweeper, time_of};
 
 /// How long entries are gathered until they are written.
 const GATHERED_FOR: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
     let runtime = shared.runtime().clone();
     let shared = Arc::downgrade(shared);
     runtime.clone().spawn(Box::pin(async move {
-        let mut sweeper = Sweeper::default();
+        let mut sweeper = Sweeper::new(&*runtime);
         loop {
             let rung = trace.bell.rung();
             // A client that does nothing wakes nobody.
@@ -41,8 +41,8 @@ pub(crate) fn start(shared: &Arc<Shared>) {
             let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) else {
                 return;
             };
-            write(&shared, &trace).await;
-            if let Err(error) = sweeper.sweep(&shared, &trace).await {
+            let written = write(&shared, &trace).await;
+            if let Err(error) = sweeper.sweep(&shared, written).await {
                 // The next sweep goes on where this one ended.
                 tracing::debug!(target: "percolator::trace", event = "trace_not_swept", %error);
             }
@@ -59,28 +59,32 @@ pub(crate) async fn flush(shared: &Shared) {
 }
 
 /// Writes what waits. What cannot be written is counted and left out: another try would only meet
-/// more that waits.
-async fn write(shared: &Shared, trace: &Trace) {
+/// more that waits. Returns how many transactions were written.
+async fn write(shared: &Shared, trace: &Trace) -> u64 {
     let mut number = trace.writing.lock().await;
     if let Err(error) = decide_held(shared, trace).await {
         tracing::debug!(target: "percolator::trace", event = "causes_not_found", %error);
     }
     let mut rows = rows(trace.take_ready());
     if rows.is_empty() {
-        return;
+        return 0;
     }
+    let mut transactions = 0;
     let table = open(&*shared.services().store).await;
     while let Some((bucket, row)) = rows.pop() {
         *number += 1;
         let written = match &table {
-            Ok(table) => write_row(shared, &**table, (bucket, *number), row.bytes).await,
+            Ok(table) => write_row(shared, &**table, (bucket, *number), &row).await,
             Err(error) => Err(error.clone()),
         };
         if let Err(error) = written {
             shared.counters().trace_dropped.add(row.transactions);
             tracing::debug!(target: "percolator::trace", event = "trace_not_written", %error);
+        } else {
+            transactions += row.transactions;
         }
     }
+    transactions
 }
 
 /// A row that is gathered.
@@ -110,12 +114,13 @@ async fn write_row(
     shared: &Shared,
     table: &dyn Table,
     (bucket, number): (u64, u64),
-    entries: BytesMut,
+    gathered: &Gathered,
 ) -> bigtable::Result<()> {
-    let time = Bytes::copy_from_slice(&shared.runtime().wall_ms().to_be_bytes());
+    let time = time_of(shared.runtime().wall_ms(), gathered.transactions);
+    let entries = Bytes::copy_from_slice(&gathered.bytes);
     let set = |qualifier, value| Mutation::set(SYSTEM, qualifier, Timestamp::ZERO, value);
     let row = RowMutation::new(row_of(bucket, shared.incarnation(), number));
-    let row = row.mutation(set(ENTRIES, entries.freeze())).mutation(set(TIME, time));
+    let row = row.mutation(set(ENTRIES, entries)).mutation(set(TIME, time));
     table.mutate_row(row.sync(Syncing::MayBeLost)).await
 }
 
