@@ -330,7 +330,7 @@ const READS: &[(&[&str], bool)] = &[
     (&["cell", "Bob", "bal", "--json"], true),
     (&["cell", "Joe", "bal"], true),
     (&["why", "Bob", "bal"], true),
-    (&["why", "Bob", "bal", "--json"], true),
+    (&["why", "Bob", "bal", "--json"], false),
     (&["cell", "Nobody", "bal", "--color", "always"], true),
     (&["locks", "ls"], false),
     (&["locks", "ls", "--json"], false),

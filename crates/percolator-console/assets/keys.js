@@ -14,7 +14,7 @@ const STEPS = 12;
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const rowHref = (table, row) => `#/cell?${new URLSearchParams({ table, prefix: keyText(row) })}`;
-const label = (row) => `${row.table} ${keyText(row.label) || keyText(row.from)}${row.keys > 1 ? '…' : ''}`;
+const label = (row) => `${keyText(row.label) || keyText(row.from)}${row.keys > 1 ? '…' : ''}`;
 
 function channels(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -56,12 +56,17 @@ function draw(canvas, data) {
   on.textBaseline = 'middle';
   let free = 0;
   data.rows.forEach((row, y) => {
-    const middle = (y + 0.5) * height;
+    const middle = Math.max((y + 0.5) * height, 6);
     if (middle < free) return;
     free = middle + 12;
-    let text = label(row);
-    while (text.length > 4 && on.measureText(text).width > labels - 8) text = `${text.slice(0, -2)}…`;
-    on.fillText(text, 0, Math.max(middle, 6));
+    // Keys differ at their ends: what is too long loses its beginning.
+    let key = label(row);
+    let text = `${row.table} ${key}`;
+    while (key.length > 4 && on.measureText(text).width > labels - 8) {
+      key = key.slice(1);
+      text = `${row.table} …${key}`;
+    }
+    on.fillText(text, 0, middle);
   });
   const every = Math.ceil(70 / step);
   data.t.forEach((t, x) => {

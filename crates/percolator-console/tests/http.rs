@@ -478,7 +478,8 @@ async fn the_map_of_keys_has_conflicts_locks_writes_and_reads() {
         get(&console, &format!("/api/v1/keys?metric={metric}&minutes=60")).await.json()
     };
     let conflicts = map("conflict").await;
-    assert_eq!(conflicts["t"].as_array().unwrap().len(), 60);
+    // Of minutes before the recorder began nothing is known.
+    assert!(conflicts["t"].as_array().unwrap().len() <= 2, "{conflicts:#}");
     let hot = json!({ "table": "docs", "row": { "utf8": "hot" }, "count": 1.0 });
     assert_eq!(conflicts["hot"], json!([hot]), "{conflicts:#}");
     assert_eq!(conflicts["values"][0].as_array().unwrap().iter().filter(|v| **v == 1.0).count(), 1);

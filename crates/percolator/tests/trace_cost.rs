@@ -63,7 +63,9 @@ async fn a_trace_of_everything_leaves_most_of_the_speed() {
     }
     ratios.sort_by(f64::total_cmp);
     let [low, median, high] = [TURNS / 4, TURNS / 2, TURNS * 3 / 4].map(|at| ratios[at]);
-    println!("speed with a trace of everything: {median:.3} of that without ({low:.3} to {high:.3})");
+    println!(
+        "speed with a trace of everything: {median:.3} of that without ({low:.3} to {high:.3})"
+    );
     assert_eq!(all.0.stats().trace_dropped, 0);
     assert!(median >= LEFT_MIN, "{ratios:?}");
 }

@@ -3,7 +3,7 @@
 //! A minute keeps at most 256 keys of each kind, each event with the same chance (a reservoir). A
 //! map of the last hour is made of these samples when somebody asks.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use percolator::RowKey;
@@ -41,7 +41,14 @@ pub(crate) enum Metric {
 /// The samples.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    minutes: Mutex<VecDeque<Minute>>,
+    minutes: Mutex<Minutes>,
+}
+
+#[derive(Debug, Default)]
+struct Minutes {
+    /// The first minute that had an event. Of those before it nothing is known.
+    began: Option<u64>,
+    kept: VecDeque<Minute>,
 }
 
 #[derive(Debug)]
@@ -49,7 +56,7 @@ struct Minute {
     /// Since 1970.
     number: u64,
     kinds: [Reservoir; 4],
-    tables: BTreeMap<Arc<str>, ()>,
+    tables: BTreeSet<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +144,8 @@ impl Keys {
         stands_for: u64,
     ) {
         let mut minutes = locked(&self.minutes);
+        minutes.began.get_or_insert(number);
+        let minutes = &mut minutes.kept;
         // A clock that was set back counts in the newest minute.
         if minutes.back().is_none_or(|minute| minute.number < number) {
             if minutes.len() >= MINUTES_MAX {
@@ -145,16 +154,16 @@ impl Keys {
             minutes.push_back(Minute {
                 number,
                 kinds: Default::default(),
-                tables: BTreeMap::new(),
+                tables: BTreeSet::new(),
             });
         }
         let Some(minute) = minutes.back_mut() else { return };
-        let table = match minute.tables.get_key_value(table) {
-            Some((known, ())) => known.clone(),
+        let table = match minute.tables.get(table) {
+            Some(known) => known.clone(),
             None => {
                 let table: Arc<str> = table.into();
                 if minute.tables.len() < TABLES_MAX {
-                    minute.tables.insert(table.clone(), ());
+                    minute.tables.insert(table.clone());
                 }
                 table
             }
@@ -171,9 +180,11 @@ impl Keys {
     }
 
     fn map_at(&self, now: u64, metric: Metric, shown: usize, rows_max: usize) -> Map {
-        let minutes = locked(&self.minutes);
+        let known = locked(&self.minutes);
+        let minutes = &known.kept;
         let now = minutes.back().map_or(now, |newest| now.max(newest.number));
-        let first = (now + 1).saturating_sub(shown as u64);
+        let first = (now + 1).saturating_sub(shown as u64).max(known.began.unwrap_or(now));
+        let shown = (now + 1).saturating_sub(first) as usize;
         let mut hot = BTreeMap::<(&Arc<str>, &RowKey), Hot<'_>>::new();
         for minute in minutes.iter().filter(|minute| minute.number >= first) {
             let of = &minute.kinds[metric as usize];
@@ -283,7 +294,7 @@ mod tests {
             let row = if n % 2 == 0 { "hot".to_owned() } else { format!("cold{n:05}") };
             offer(&keys, 7, "t", &row, 1);
         }
-        assert_eq!(locked(&keys.minutes)[0].kinds[0].kept.len(), KEPT_MAX);
+        assert_eq!(locked(&keys.minutes).kept[0].kinds[0].kept.len(), KEPT_MAX);
         let map = keys.map_at(7, Metric::Conflict, 1, 20);
         let total: f64 = map.rows.iter().map(MapRow::total).sum();
         assert!((total - 20_000.0).abs() < 1.0, "{total}");
@@ -315,7 +326,7 @@ mod tests {
         for minute in 0..200 {
             offer(&keys, minute, "t", &"k".repeat(500), 1);
         }
-        assert_eq!(locked(&keys.minutes).len(), MINUTES_MAX);
+        assert_eq!(locked(&keys.minutes).kept.len(), MINUTES_MAX);
         // The clock was set back.
         offer(&keys, 3, "t", "late", 1);
         let map = keys.map_at(199, Metric::Conflict, MINUTES_MAX, 10);
