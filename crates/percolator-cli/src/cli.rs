@@ -87,6 +87,7 @@ mod tests {
             "get Bob",
             "scan",
             "cell Bob bal",
+            "why Bob bal",
             "locks ls",
             "tables",
             "backlog",

@@ -11,7 +11,7 @@ use bigtable::sync::locked;
 use clap::{Args, ValueEnum};
 use percolator::cluster::{Cluster, Config, this_process};
 use percolator::transaction::CommitPath;
-use percolator::watch::Watch;
+use percolator::watch::{Sampling, Watch};
 use percolator::{OpenOptions, Options, Percolator, Table};
 
 use crate::cmd::config;
@@ -107,9 +107,12 @@ pub(crate) struct StoreArgs {
     /// The watcher that receives the client's events.
     #[arg(skip)]
     watch: Option<Arc<dyn Watch>>,
-    /// What the command is among the processes of a cluster.
+    /// The command's role among the processes of a cluster.
     #[arg(skip = "client")]
     role: &'static str,
+    /// The transactions that leave a trace in the store.
+    #[arg(skip)]
+    trace: Sampling,
 }
 
 /// Where a store is.
@@ -186,6 +189,11 @@ impl StoreArgs {
         StoreArgs { role, ..self.clone() }
     }
 
+    /// Returns these arguments that leave a trace of these transactions.
+    pub(crate) fn traced(&self, trace: Sampling) -> StoreArgs {
+        StoreArgs { trace, ..self.clone() }
+    }
+
     /// Opens the store, creating it if it is not there.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
         self.open_at(&self.place()?).await
@@ -198,7 +206,9 @@ impl StoreArgs {
         }
         match place {
             Place::Directory(dir) => open_directory(dir, self.options()).await,
-            Place::Cluster(config) => connect(config, self.role, self.watch.clone()).await,
+            Place::Cluster(config) => {
+                connect(config, self.role, self.watch.clone(), self.trace).await
+            }
         }
     }
 
@@ -231,7 +241,8 @@ impl StoreArgs {
 
     fn options(&self) -> OpenOptions {
         let durability = self.durability.unwrap_or(Durability::Sync).into();
-        let client = Options { watch: self.watch.clone(), ..self.commit.options() };
+        let (watch, trace) = (self.watch.clone(), self.trace);
+        let client = Options { watch, trace, ..self.commit.options() };
         let default = OpenOptions::default();
         let cache_bytes = self.cache_bytes.unwrap_or(default.cache_bytes);
         OpenOptions { durability, client, cache_bytes, ..default }
@@ -268,15 +279,18 @@ pub(crate) fn at_work(db: &Percolator) -> Percolator {
     asked::current().map_or_else(|| db.clone(), |asked| asked.owner().clone())
 }
 
-/// Connects to a cluster in a role, with a watcher of the client's events if there is one.
+/// Connects to a cluster in a role, with a watcher of the client's events if there is one, and a
+/// trace of the transactions that `trace` selects.
 pub(crate) async fn connect(
     config: &Config,
     role: &str,
     watch: Option<Arc<dyn Watch>>,
+    trace: Sampling,
 ) -> anyhow::Result<Percolator> {
     let mut cluster = config.cluster().map_err(config::with_advice)?;
     cluster.client.watch = watch;
     cluster.process = this_process(role);
+    cluster.client.trace = trace;
     let store = config.open_store().await.map_err(config::with_advice)?;
     Ok(opened(Percolator::connect(store, cluster).await?))
 }

@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use percolator::watch::{Sampling, Watch};
 use percolator::{Change, Column, Error, Observer, OpenOptions, Options, Percolator, Registration};
 use percolator::{Table, Transaction, WorkerOptions};
 use percolator_cli::WebPanel;
@@ -63,7 +64,8 @@ fn chromium(tests: &Path) -> Result<PathBuf, &'static str> {
 /// A database in a directory, its recorder, and its console.
 async fn open(dir: &Path) -> (Percolator, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::new());
-    let client = Options { watch: Some(recorder.clone()), ..Options::default() };
+    let watch = Some(recorder.clone() as Arc<dyn Watch>);
+    let client = Options { watch, trace: Sampling::All, ..Options::default() };
     let options = OpenOptions { client, ..OpenOptions::default() };
     (Percolator::open_with(dir, options).await.unwrap(), recorder)
 }

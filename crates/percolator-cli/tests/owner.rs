@@ -329,6 +329,8 @@ const READS: &[(&[&str], bool)] = &[
     (&["cell", "Bob", "bal", "--history"], true),
     (&["cell", "Bob", "bal", "--json"], true),
     (&["cell", "Joe", "bal"], true),
+    (&["why", "Bob", "bal"], true),
+    (&["why", "Bob", "bal", "--json"], false),
     (&["cell", "Nobody", "bal", "--color", "always"], true),
     (&["locks", "ls"], false),
     (&["locks", "ls", "--json"], false),

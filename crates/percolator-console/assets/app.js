@@ -3,6 +3,7 @@
 import { html, render, useEffect, useState } from './vendor/preact.js';
 import { route, setToken, takePath, takeToken, usePoll } from './api.js';
 import { Cell } from './cell.js';
+import { Keys } from './keys.js';
 import { Learn } from './learn.js';
 import { Locks } from './locks.js';
 import { Observers } from './observers.js';
@@ -10,11 +11,14 @@ import { Overview } from './overview.js';
 import { Oops, secs } from './parts.js';
 import { Search } from './search.js';
 import { Transactions } from './transactions.js';
+import { Why } from './why.js';
 
 const PAGES = [
   ['/', 'Overview', Overview, 'o'],
   ['/observers', 'Observers', Observers, 'b'],
   ['/cell', 'Cells', Cell, 'c'],
+  ['/why', 'Why', Why, 'w'],
+  ['/keys', 'Keys', Keys, 'k'],
   ['/locks', 'Locks', Locks, 'l'],
   ['/transactions', 'Transactions', Transactions, 't'],
   ['/search', 'Search', Search, 's', (about) => about.app],
@@ -106,7 +110,7 @@ function App() {
     </header>
     <main id="main" tabindex="-1">
       ${error && !refused && html`<${Oops} error=${error} />`}
-      ${refused ? html`<h1>Percolator</h1><p>This console needs its token.</p><${Token} />` : Page ? html`<${Page} key=${at.path + (at.path === '/search' ? at.query : '')} query=${at.query} about=${about} />` : about && html`<h1>No such page</h1><p><a href="#/">to the overview</a></p>`}
+      ${refused ? html`<h1>Percolator</h1><p>This console needs its token.</p><${Token} />` : Page ? html`<${Page} key=${at.path + (['/search', '/keys'].includes(at.path) ? at.query : '')} query=${at.query} about=${about} />` : about && html`<h1>No such page</h1><p><a href="#/">to the overview</a></p>`}
     </main>
     <footer>${about && html`${about.title} · percolator ${about.version} · open for ${secs(about.uptime_s)}${about.read_only ? ' · read-only' : ''}${about.hide_values ? ' · values hidden' : ''} · keys: <kbd>/</kbd> <kbd>g</kbd> <kbd>${pages.map((p) => p[3]).join('')}</kbd>`}</footer>`;
 }

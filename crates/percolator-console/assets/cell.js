@@ -1,7 +1,7 @@
 // Shows one cell, live, as in Figure 4 of the paper; and finds a cell by table and row.
 import { html, useState } from './vendor/preact.js';
 import { route, usePoll } from './api.js';
-import { CellLink, Key, Oops, Rows, Value, age, cellHref, keyText, num } from './parts.js';
+import { CellLink, Key, Oops, Rows, Value, age, cellHref, keyText, num, whyHref } from './parts.js';
 
 const MOMENTS = [
   ['timestamp', 'n', (m) => html`<span title=${m.age ? `issued ${age(m.age)} ago` : ''}>${m.ts}</span>`],
@@ -53,7 +53,7 @@ function Live({ cell }) {
   if (!data) return html`<p class="dim">looking…</p>`;
   return html`
     <${Oops} error=${error} />
-    <p><${CellLink} of=${data.cell} /> <span class="tag live">live</span> <span class="dim">latest timestamp ${num(data.latest_ts)}; below ${num(data.floor)} versions may be collected</span></p>
+    <p><${CellLink} of=${data.cell} /> <span class="tag live">live</span> <span class="dim">latest timestamp ${num(data.latest_ts)}; below ${num(data.floor)} versions may be collected</span> <a href=${whyHref({ ...data.cell, at })}>why is it so?</a></p>
     <${Reader} of=${data.reader} />
     <form class="find" onSubmit=${(e) => e.preventDefault()}><label>a reader at timestamp <input type="number" min="0" value=${at} placeholder="the latest" onInput=${(e) => setAt(e.target.value)} /></label></form>
     <${Figure4} moments=${data.moments} caption="the cell's history, newest first" />

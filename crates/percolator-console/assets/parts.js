@@ -72,6 +72,14 @@ export function cellHref(cell) {
   return `#/cell?${query}`;
 }
 
+/** The link to the page that says why a cell is as it is. */
+export function whyHref({ table, row, column, at }) {
+  const text = (key) => (typeof key === 'string' ? key : keyText(key));
+  const query = new URLSearchParams({ table, row: text(row), column: text(column) });
+  if (at) query.set('at', at);
+  return `#/why?${query}`;
+}
+
 export function CellLink({ of }) {
   if (!of) return html`<span class="dim">–</span>`;
   return html`<a class="cell" href=${cellHref(of)}><span class="dim">${of.table}</span> <${Key} of=${of.row} /> <${Key} of=${of.column} /></a>`;

@@ -21,6 +21,7 @@
 //!   recorder   what the client's events add up to: counts, histograms, rings, the graph
 //!   readiness  whether store and oracle answer
 //!   survey     what can only be found out by looking through the store, in the background
+//!   why        the stored trace: what led to a write, and what it has set off
 //!   verdict    one sentence about the whole, and advice
 //!   metrics    /metrics
 //!   server     the guard of each request, files, repeated POSTs
@@ -53,6 +54,7 @@ mod server;
 mod state;
 mod survey;
 mod verdict;
+mod why;
 
 pub use cells::Key;
 pub use console::{Access, Console, ConsoleError, Listening};
@@ -60,3 +62,4 @@ pub use metrics::STORE_PRESSURE;
 pub use panel::{Panel, PanelError};
 pub use recorder::Recorder;
 pub use said::duration_text;
+pub use why::why_json;

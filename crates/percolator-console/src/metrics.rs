@@ -243,7 +243,9 @@ impl All {
         let help = "Reads of cells that needed no request";
         counter(out, "reads_saved", help, [(Labels::new(), stats.reads_saved)])?;
         let rounds = read(&counters.gc_rounds);
-        counter(out, "gc_rounds", "Rounds of garbage collection", [(Labels::new(), rounds)])
+        counter(out, "gc_rounds", "Rounds of garbage collection", [(Labels::new(), rounds)])?;
+        let help = "Transactions that the stored trace lacks";
+        counter(out, "trace_dropped", help, [(Labels::new(), stats.trace_dropped)])
     }
 
     fn observers(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use percolator::Percolator;
+use percolator::store::MemoryStore;
+use percolator::watch::{Sampling, Watch};
+use percolator::{Change, Column, Error, Observer, Options, Percolator, Registration, Result};
+use percolator::{Transaction, WorkerOptions, Workers};
 use percolator_console::{Access, Console, Listening, Panel, PanelError, Recorder};
 use serde_json::{Value, json};
 
@@ -270,6 +273,86 @@ async fn a_cell_is_answered_as_soon_as_it_changes() {
     });
     assert_ne!(held.json()["version"], *version);
     assert!(begun.elapsed() < Duration::from_millis(1_900), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn why_is_answered_from_the_stored_trace() {
+    let recorder = Arc::new(Recorder::new());
+    let (watch, trace) = (Some(recorder.clone() as Arc<dyn Watch>), Sampling::All);
+    let options = Options { watch, trace, ..Options::default() };
+    let db = Percolator::over(Arc::new(MemoryStore::new()), options).await.unwrap();
+    let docs = db.table("docs").await.unwrap();
+    let workers = observe(&db).await;
+    let load = db.named("load");
+    load.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await.unwrap();
+    db.wait_idle(None).await.unwrap();
+    workers.stop().await;
+    let console = console(&db, &recorder).await;
+    let ask = async |query: &str| get(&console, &format!("/api/v1/why?{query}")).await;
+    // The trace is written within half a second or so.
+    let begun = Instant::now();
+    let why = loop {
+        let why = ask("table=docs&row=a&column=doc:words").await;
+        assert_eq!(why.status, 200, "{}", why.body);
+        let why = why.json();
+        if why["nodes"].as_array().unwrap().len() == 2 || begun.elapsed().as_secs() > 20 {
+            break why;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let names: Vec<&Value> =
+        why["nodes"].as_array().unwrap().iter().map(|node| &node["name"]).collect();
+    assert_eq!(names, ["load", "words"], "{why:#}");
+    assert_eq!(
+        (&why["nodes"][0]["side"], &why["nodes"][1]["side"]),
+        (&json!("cause"), &json!("own"))
+    );
+    let edge = json!({ "table": "docs", "row": { "utf8": "a" }, "column": { "utf8": "doc:text" } });
+    assert_eq!(why["edges"][0]["cell"], edge);
+    let down = ask("table=docs&row=a&column=doc:text").await.json();
+    assert_eq!((&down["nodes"][1]["side"], &down["cut"]), (&json!("effect"), &json!(false)));
+    assert_eq!(ask("table=docs&row=none&column=doc:text").await.status, 404);
+    assert_eq!(ask("table=none&row=a&column=doc:text").await.status, 404);
+    assert_eq!(ask("table=docs&row=a&column=doc:text&at=1").await.status, 404);
+    assert_eq!(ask("table=docs&row=a&column=doc:text&at=999999999").await.status, 400);
+    assert_eq!(ask("table=docs&row=a").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_map_of_keys_has_conflicts_locks_writes_and_reads() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let docs = db.table("docs").await.unwrap();
+    for n in 0..200 {
+        let row = format!("row {}", n % 50);
+        db.transact(async |mut tx| tx.set(&docs, &*row, &TEXT, "text")).await.unwrap();
+    }
+    for _ in 0..200 {
+        db.snapshot().await.unwrap().get(&docs, "a", &TEXT).await.unwrap();
+    }
+    let (mut first, mut second) = (db.begin().await.unwrap(), db.begin().await.unwrap());
+    first.set(&docs, "hot", &TEXT, "1").unwrap();
+    second.set(&docs, "hot", &TEXT, "2").unwrap();
+    first.commit().await.unwrap();
+    second.commit().await.unwrap_err();
+    let console = console(&db, &recorder).await;
+    let map = async |metric: &str| {
+        get(&console, &format!("/api/v1/keys?metric={metric}&minutes=60")).await.json()
+    };
+    let conflicts = map("conflict").await;
+    // Of minutes before the recorder began nothing is known.
+    assert!(conflicts["t"].as_array().unwrap().len() <= 2, "{conflicts:#}");
+    let hot = json!({ "table": "docs", "row": { "utf8": "hot" }, "count": 1.0 });
+    assert_eq!(conflicts["hot"], json!([hot]), "{conflicts:#}");
+    assert_eq!(conflicts["values"][0].as_array().unwrap().iter().filter(|v| **v == 1.0).count(), 1);
+    assert_eq!(map("wait").await["rows"], json!([]));
+    let (writes, reads) = (map("write").await, map("read").await);
+    // One of 64 is sampled, and stands for 64.
+    assert!((64.0..=256.0).contains(&writes["total"].as_f64().unwrap()), "{writes:#}");
+    assert_eq!(reads["rows"][0]["from"], json!({ "utf8": "a" }), "{reads:#}");
+    for wrong in ["metric=heat", "minutes=-1"] {
+        assert_eq!(get(&console, &format!("/api/v1/keys?{wrong}")).await.status, 400, "{wrong}");
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 
 use crate::shared::Shared;
+use crate::trace::write::flush;
 
 /// Work that was still going on when a client was closed.
 ///
@@ -27,7 +28,8 @@ pub struct CloseReport {
 /// Ends everything that this client does in the background, and waits for it.
 ///
 /// Workers finish the cell they are at, however long that takes. Secondary rows, and commits
-/// whose caller dropped the future, are committed. Collectors stop where they are. Then the
+/// whose caller dropped the future, are committed, and
+/// the client's trace is written. Collectors stop where they are. Then the
 /// client gives up its liveness token. After `longest`, this function stops waiting and
 /// reports the work that is still going on.
 pub(crate) async fn close(shared: &Shared, longest: Option<Duration>) -> CloseReport {
@@ -51,6 +53,7 @@ pub(crate) async fn close(shared: &Shared, longest: Option<Duration>) -> CloseRe
             }
         }
     }
+    flush(shared).await;
     shared.closing().end_collectors();
     shared.locks().unregister(shared.incarnation());
     report

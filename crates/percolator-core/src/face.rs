@@ -13,7 +13,8 @@ pub mod admin {
         Age, CellName, CellState, CloseReport, Collector, Explained, Explanation, FirstStep,
         GcCounts, GcOptions, GcReport, GcStatus, Incarnation, LastRound, LockEnd, LockFate,
         LockView, LockWaiter, Meaning, Moment, OldestReader, ProcessInfo, ReadOutcome, ReaderView,
-        Stats, Status, TableSize, WeakClient, WriteView,
+        Side, Stats, Status, TableSize, TraceCause, TraceRecord, WeakClient, Why, WhyEdge, WhyNode,
+        WhyWrite, WriteView,
     };
 }
 
@@ -49,7 +50,9 @@ pub mod store {
 
 /// Events, for a program that watches what a database does.
 pub mod watch {
-    pub use crate::{Access, CellRef, Event, RunEnd, Spans, TransactionInfo, Watch, Written};
+    pub use crate::{
+        Access, CellRef, Event, RunEnd, Sampling, Spans, TransactionInfo, Watch, Written,
+    };
 }
 
 /// A transaction's two phases one by one, its options and its limits.

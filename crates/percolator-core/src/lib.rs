@@ -40,6 +40,7 @@ mod runtime;
 mod shared;
 mod stats;
 mod status;
+mod trace;
 mod txn;
 mod watch;
 
@@ -86,6 +87,9 @@ pub use stats::Stats;
 pub use status::Status;
 #[doc(hidden)]
 pub use testing::doc_test;
+pub use trace::record::{TraceCause, TraceRecord};
+pub use trace::sampling::Sampling;
+pub use trace::why::{Side, Why, WhyEdge, WhyNode, WhyWrite};
 pub use txn::commit::{Prewritten, PrimaryCommitted};
 pub use txn::lock_waits::LockWaiter;
 pub use txn::scan::{Scan, ScannedRow};

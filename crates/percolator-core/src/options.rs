@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Sampling;
 use crate::watch::Watch;
 
 /// Longest key in bytes of a row that a transaction writes, on every store.
@@ -71,6 +72,11 @@ pub struct Options {
     /// The watcher that the client calls after each event: a commit, a lock that was found, an
     /// observer's run. See [`Watch`] for an example. Default: `None`.
     pub watch: Option<Arc<dyn Watch>>,
+    /// Of which transactions the client leaves a trace in the store, for
+    /// [`Client::why`](crate::Client::why). A trace is written after the commit, in rows of a table
+    /// of Percolator's own, and is kept for a day or a million transactions. Clients of one store
+    /// should sample alike. Default: `Off`.
+    pub trace: Sampling,
 }
 
 /// How a transaction commits.
@@ -154,6 +160,7 @@ impl Default for Options {
             secondaries: Secondaries::Awaited,
             commit_path: CommitPath::OneStep,
             watch: None,
+            trace: Sampling::Off,
         }
     }
 }

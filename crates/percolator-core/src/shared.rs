@@ -26,6 +26,7 @@ use crate::records::schema::Schema;
 use crate::resolve::suspects::Suspects;
 use crate::resolve::verdicts::Verdicts;
 use crate::stats::Counters;
+use crate::trace::queue::Trace;
 use crate::txn::finish::Background;
 use crate::txn::lock_waits::LockWaits;
 use crate::txn::open_readers::OpenReaders;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     watcher: Option<Watcher>,
     account: Account,
     lock_waits: LockWaits,
+    /// `None` if nothing is traced.
+    trace: Option<Arc<Trace>>,
 }
 
 /// A caller waits for idleness as long as this value lives.
@@ -102,6 +105,10 @@ pub struct Services {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.services.locks.unregister(self.incarnation);
+        // So that the task that writes it ends.
+        if let Some(trace) = &self.trace {
+            trace.wake();
+        }
     }
 }
 
@@ -117,6 +124,7 @@ impl Shared {
     ) -> Self {
         let collection = Collection::new(&services.runtime, services.store.request_life_max());
         let watcher = options.watch.clone().map(Watcher::new);
+        let trace = options.trace.is_on().then(|| Arc::new(Trace::new(options.trace)));
         Shared {
             services,
             options,
@@ -140,6 +148,7 @@ impl Shared {
             watcher,
             account: Account::default(),
             lock_waits: LockWaits::default(),
+            trace,
         }
     }
 
@@ -319,10 +328,31 @@ impl Shared {
         self.watcher.as_ref().filter(|watcher| watcher.is_on())
     }
 
-    /// Calls the watcher, if there is one, after an event. The caller must hold no mutex.
+    /// The trace of this client, if it keeps one.
+    pub(crate) fn trace(&self) -> Option<&Arc<Trace>> {
+        self.trace.as_ref()
+    }
+
+    /// Whether events are wanted: by a watcher, or for the trace.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.trace.is_some() || self.watcher().is_some()
+    }
+
+    /// Calls the watcher after an event, if there is one, and notes the event for the trace, if
+    /// there is one. The caller must hold no mutex.
     pub(crate) fn emit<'e>(&self, event: impl FnOnce() -> Event<'e>) {
-        if let Some(watcher) = self.watcher()
-            && !watcher.call(&**self.runtime(), &event())
+        let watcher = self.watcher();
+        if watcher.is_none() && self.trace.is_none() {
+            return;
+        }
+        let event = event();
+        if let Some(trace) = &self.trace
+            && !trace.note(&**self.runtime(), self.incarnation, &event)
+        {
+            self.counters.trace_dropped.bump();
+        }
+        if let Some(watcher) = watcher
+            && !watcher.call(&**self.runtime(), &event)
         {
             self.counters.watcher_failures.bump();
         }

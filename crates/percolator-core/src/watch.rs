@@ -146,6 +146,9 @@ pub enum Event<'a> {
         /// The changes that the observer was given: several if it is a batching observer,
         /// otherwise one.
         changes: &'a [Change],
+        /// Older changes of the same cells that the run handled with them: the index in `changes`,
+        /// and the commit timestamp. Where notifications lie apart, older ones are not known.
+        earlier: &'a [(usize, Timestamp)],
         /// How long the run took, its commit included.
         took: Duration,
         /// How it ended.
@@ -190,8 +193,11 @@ pub struct TransactionInfo<'a> {
     pub name: Option<&'a str>,
     /// Its start timestamp.
     pub start_ts: Timestamp,
-    /// If an observer runs in it, the changes that the observer handles: the first 32.
+    /// If an observer runs in it, the changes that the observer handles.
     pub causes: &'a [Change],
+    /// Older changes of the same cells that it handles with them: the index in `causes`, and the
+    /// commit timestamp. See [`Event::Ran`].
+    pub earlier: &'a [(usize, Timestamp)],
 }
 
 /// How long the parts of a transaction took. The rest of `total` is the time of its closure.

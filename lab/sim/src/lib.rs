@@ -62,7 +62,7 @@ pub use minimise::{Minimal, minimise};
 pub use regressions::{Regression, regressions};
 pub use report::{Report, Totals};
 pub use restrictions::{Part, Restrictions};
-pub use run::{run_seed, run_watched, run_with};
+pub use run::{run_seed, run_traced, run_watched, run_with};
 pub use tally::{Fault, Sometimes};
 pub use watching::Events;
 

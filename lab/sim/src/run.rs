@@ -7,7 +7,7 @@ use std::time::Duration;
 use bigtable::{RowRange, Selection, Store, Timestamp};
 use futures::channel::oneshot;
 use futures::future::join_all;
-use percolator_core::{AbortReason, Error, Result, Workers};
+use percolator_core::{AbortReason, Error, Result, Sampling, Workers};
 
 use crate::book::Session;
 use crate::check::property;
@@ -49,6 +49,14 @@ pub fn run_watched(seed: u64) -> (Report, Events) {
     let watching = world.watching.get_or_init(|| Arc::new(Watching::new(&world.store))).clone();
     let report = run_in(&world, seed);
     (report, watching.events())
+}
+
+/// As [`run_seed`], while all clients leave a trace of everything that they do in the store. That
+/// draws other faults, so the history is another one.
+pub fn run_traced(seed: u64) -> Report {
+    let world = World::new(seed, &Restrictions::default(), false);
+    world.sampling.get_or_init(|| Sampling::All);
+    run_in(&world, seed)
 }
 
 fn run_in(world: &Arc<World>, seed: u64) -> Report {

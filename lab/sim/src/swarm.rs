@@ -262,6 +262,7 @@ fn options(rng: &mut Rng) -> Options {
         attempts_max: 12,
         commit_path: CommitPath::OneStep,
         watch: None,
+        trace: percolator_core::Sampling::Off,
         secondaries: match rng.below(2) {
             0 => Secondaries::Awaited,
             _ => Secondaries::Background,

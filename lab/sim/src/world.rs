@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bigtable::sync::locked;
 use futures::future::{Either, select};
-use percolator_core::{Client, Error, LockService, Result, Services, TableLocks, Watch};
+use percolator_core::{Client, Error, LockService, Result, Sampling, Services, TableLocks, Watch};
 
 use crate::book::Book;
 use crate::executor::{Executor, ProcessId};
@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) broken: AtomicBool,
     /// Watches all clients, if the caller of the run asked for it.
     pub(crate) watching: OnceLock<Arc<Watching>>,
+    /// Of what all clients leave a trace in the store, if somebody wants that.
+    pub(crate) sampling: OnceLock<Sampling>,
 }
 
 impl fmt::Debug for World {
@@ -90,6 +92,7 @@ impl World {
             healed: AtomicBool::new(false),
             broken: AtomicBool::new(true),
             watching: OnceLock::new(),
+            sampling: OnceLock::new(),
         });
         world.start_oracle();
         if world.swarm.stand_by {
@@ -262,6 +265,7 @@ impl World {
             runtime: Arc::new(runtime.clone()),
         });
         let mut options = self.swarm.options.clone();
+        options.trace = self.sampling.get().copied().unwrap_or_default();
         options.watch = self.watching.get().map(|watching| watching.clone() as Arc<dyn Watch>);
         loop {
             match Client::open(services.clone(), options.clone()).await {

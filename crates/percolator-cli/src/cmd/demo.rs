@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use percolator::watch::{Sampling, Watch};
 use percolator::{OpenOptions, Options};
 use percolator_console::Recorder;
 use serde_json::json;
@@ -52,6 +53,10 @@ pub(crate) struct Demo {
     /// itself, too.
     #[arg(long)]
     once: bool,
+    /// Leave a trace of all transactions, for `percolator why` and the console: off, all, or one
+    /// cascade in N.
+    #[arg(long, value_name = "off|1/N|all", default_value_t = Sampling::All)]
+    trace: Sampling,
 }
 
 /// The pages to index.
@@ -96,7 +101,8 @@ impl Demo {
         let kept = if temporary.is_some() { "temporary" } else { "kept" };
         out.note(&format!("store    {} ({}, {kept})", data.display(), self.durability.name()));
         let recorder = Arc::new(Recorder::new());
-        let client = Options { watch: Some(recorder.clone()), ..Options::default() };
+        let watch = Some(recorder.clone() as Arc<dyn Watch>);
+        let client = Options { watch, trace: self.trace, ..Options::default() };
         let durability = self.durability.into();
         let db =
             open_directory(&data, OpenOptions { durability, client, ..OpenOptions::default() });

@@ -18,6 +18,7 @@ mod tables;
 mod tx;
 mod wait;
 pub mod webindex;
+mod why;
 mod worker;
 mod write;
 
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Tables(tables::Tables),
     Tx(tx::Tx),
     Cell(cell::Cell),
+    Why(why::Why),
     #[command(subcommand)]
     Locks(locks::Locks),
     Backlog(backlog::Backlog),
@@ -69,6 +71,7 @@ impl Command {
             Command::Get(_)
             | Command::Scan(_)
             | Command::Cell(_)
+            | Command::Why(_)
             | Command::Tables(_)
             | Command::Backlog(_)
             | Command::Wait(_) => Elsewhere::Reads,
@@ -97,6 +100,7 @@ impl Command {
             Command::Get(get) => interrupt.cut_off(get.run(context)).await,
             Command::Scan(scan) => interrupt.cut_off(scan.run(context)).await,
             Command::Cell(cell) => interrupt.cut_off(cell.run(context)).await,
+            Command::Why(why) => interrupt.cut_off(why.run(context)).await,
             Command::Locks(locks) => interrupt.cut_off(locks.run(context)).await,
             Command::Backlog(backlog) => interrupt.cut_off(backlog.run(context)).await,
             Command::Tables(tables) => interrupt.cut_off(tables.run(context)).await,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use percolator::WorkerOptions;
 use percolator::cluster::Config;
-use percolator::watch::Watch;
+use percolator::watch::{Sampling, Watch};
 use serde_json::json;
 
 use crate::clock;
@@ -59,6 +59,10 @@ pub(crate) struct Worker {
     /// The directory of the search index; one worker at a time feeds it.
     #[arg(long, value_name = "DIR", help_heading = "Cluster")]
     search: Option<PathBuf>,
+    /// Leave a trace of the observers' transactions, for `percolator why`: off, all, or one cascade
+    /// in N. All processes of a cluster should say the same.
+    #[arg(long, value_name = "off|1/N|all", default_value_t)]
+    trace: Sampling,
     #[command(flatten)]
     console: ConsoleArgs,
 }
@@ -134,7 +138,7 @@ impl Worker {
         in_batches(&mut settings)?;
         let recorder = self.console.recorder();
         let watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
-        let db = connect(&settings, "worker", watch).await?;
+        let db = connect(&settings, "worker", watch, self.trace).await?;
         let (App::Webindex, search) = (self.app, self.search.as_deref());
         let search = search.or_else(|| search_dir(&settings));
         let options = WorkerOptions {

@@ -93,6 +93,8 @@ impl Asked {
         options: Options,
         syncs: bool,
     ) -> percolator::Result<Percolator> {
+        // As the owner's own transactions: its observers handle the changes that the command makes.
+        let options = Options { trace: self.db.options().trace, ..options };
         let gc = GcOptions { retention: RETENTION, ..GcOptions::default() };
         let client = self.db.another_client_with(options, Some(gc)).await?;
         self.syncs.fetch_or(syncs, Ordering::Relaxed);

@@ -10,7 +10,8 @@ import { AxeBuilder } from '@axe-core/playwright';
 import { chromium } from 'playwright-core';
 
 const { FULL, EMPTY, HOSTILE, CONTROL, SHOTS, CHROMIUM } = process.env;
-const PAGES = ['#/', '#/observers', '#/cell', '#/locks', '#/transactions', '#/search', '#/learn'];
+const PAGES = ['#/', '#/observers', '#/cell', '#/why', '#/keys', '#/locks', '#/transactions', '#/search', '#/learn'];
+const WHY = `#/why?${new URLSearchParams({ table: 'documents', row: 'https://whales.example/whale1.html', column: 'doc:content' })}`;
 const CELL = '#/cell?table=live&row=counter&column=doc%3Atext';
 
 let browser;
@@ -66,7 +67,9 @@ for (const [name, base] of [['full', FULL], ['empty', EMPTY]]) {
     for (const width of [1280, 400]) {
       test(`every page of the ${name} database, ${colorScheme}, ${width} px`, async () => {
         const tab = await open(base, { colorScheme, viewport: { width, height: 800 } });
-        for (const hash of PAGES) {
+        const shown = { '#/why': WHY, '#/keys': '#/keys?metric=write' };
+        const pages = name === 'full' ? PAGES.map((page) => shown[page] || page) : PAGES;
+        for (const hash of pages) {
           if (name === 'empty' && hash === '#/search') continue;
           await go(tab.page, hash);
           await settled(tab.page);
@@ -76,7 +79,7 @@ for (const [name, base] of [['full', FULL], ['empty', EMPTY]]) {
           const found = await new AxeBuilder({ page: tab.page }).analyze();
           const bad = found.violations.filter((v) => ['serious', 'critical'].includes(v.impact));
           assert.deepEqual(bad.map((v) => `${hash} ${v.id}: ${v.nodes[0].html}`), []);
-          const file = `${hash.slice(2) || 'overview'}-${colorScheme}-${width}`;
+          const file = `${hash.slice(2).split('?')[0] || 'overview'}-${colorScheme}-${width}`;
           if (name === 'full') await shot(tab.page, file);
         }
         await close(tab);
@@ -112,7 +115,7 @@ test('a token is taken from the fragment, kept out of the address, and needed', 
 
 test('the keyboard reaches every page, the search field and the theme', async () => {
   const tab = await open(FULL);
-  for (const [key, title] of [['b', 'Observers'], ['c', 'Cells'], ['l', 'Locks and conflicts'], ['t', 'Transactions'], ['s', 'Search'], ['f', 'Figure 4, to play with']]) {
+  for (const [key, title] of [['b', 'Observers'], ['c', 'Cells'], ['w', 'Why'], ['k', 'Keys'], ['l', 'Locks and conflicts'], ['t', 'Transactions'], ['s', 'Search'], ['f', 'Figure 4, to play with']]) {
     await tab.page.keyboard.press('g');
     await tab.page.keyboard.press(key);
     await tab.page.getByRole('heading', { level: 1, name: title }).waitFor();
@@ -142,6 +145,48 @@ test('a search finds pages, and a page shows who links to it', async () => {
   await shot(tab.page, 'page');
   await tab.page.getByRole('link', { name: 'the cell of its content' }).click();
   await tab.page.getByText(/see its value/).first().waitFor();
+  await close(tab);
+});
+
+test('a page is traced from its load to the search index, and back', async () => {
+  const tab = await open(FULL);
+  await go(tab.page, '#/search?page=https%3A%2F%2Fwhales.example%2Fwhale1.html');
+  await tab.page.getByRole('link', { name: 'why it is as it is' }).click();
+  const row = (name) => tab.page.locator('main tbody tr', { hasText: name }).first();
+  await tab.page.getByText('this write', { exact: true }).waitFor();
+  assert.ok((await row('this write').textContent()).includes('load'));
+  for (const name of ['parse', 'register', 'link', 'export']) await row(name).waitFor();
+  assert.equal(await tab.page.locator('main .waterfall').count() > 4, true);
+  // From what parse wrote, the way back leads to the load.
+  await row('parse').locator('summary').click();
+  await row('parse').getByRole('link', { name: /doc:page/ }).click();
+  await tab.page.getByRole('link', { name: 'why is it so?' }).click();
+  await tab.page.getByText('this write', { exact: true }).waitFor();
+  const names = await tab.page.locator('main tbody tr td:first-child').allTextContents();
+  assert.ok(names[0].includes('load') && names[1].includes('parse'), names.join(', '));
+  await close(tab);
+});
+
+test('the map of keys shows where writes are, and leads to the rows', async () => {
+  const tab = await open(FULL);
+  await go(tab.page, '#/keys');
+  await tab.page.getByRole('link', { name: 'Writes', exact: true }).click();
+  const map = tab.page.locator('canvas.heat');
+  await map.waitFor({ timeout: 20_000 });
+  assert.ok((await tab.page.locator('main tbody tr').count()) > 1);
+  // It is drawn, in more than one colour.
+  const colours = await map.evaluate((canvas) => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const seen = new Set();
+    for (let i = 0; i < data.length; i += 4) seen.add(`${data[i]} ${data[i + 1]} ${data[i + 2]}`);
+    return seen.size;
+  });
+  assert.ok(colours > 2, `${colours} colours`);
+  const box = await map.boundingBox();
+  await tab.page.mouse.move(box.x + box.width - 3, box.y + 3);
+  await tab.page.getByText(/hottest:/).waitFor();
+  await map.click({ position: { x: box.width - 3, y: 3 } });
+  await tab.page.getByRole('heading', { level: 2, name: 'Rows' }).waitFor();
   await close(tab);
 });
 

@@ -51,13 +51,26 @@ pub(crate) async fn table_of(app: &App, name: &str) -> Result<Table, Problem> {
     Ok(app.db.table(name).await?)
 }
 
-pub(crate) async fn cell(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<CellView> {
-    let table = table_of(&app, &asked.table).await?;
+/// The cell of a request.
+pub(crate) async fn cell_of(
+    app: &App,
+    [table, row, column]: [&str; 3],
+) -> Result<(Table, RowKey, Column), Problem> {
+    let table = table_of(app, table).await?;
     let wrong = |error| Problem::bad(error, "give text, or b64: and base64");
-    let row = RowKey::from(parse_key(&asked.row).map_err(wrong)?);
-    let column = Column::new(parse_key(&asked.column).map_err(wrong)?)?;
-    let issued = |ts| Problem::bad(format!("{ts} is no timestamp"), "give a smaller one");
-    let at = asked.at.map(|ts| Timestamp::new(ts).ok_or_else(|| issued(ts))).transpose()?;
+    let row = RowKey::from(parse_key(row).map_err(wrong)?);
+    Ok((table, row, Column::new(parse_key(column).map_err(wrong)?)?))
+}
+
+/// The timestamp of a request.
+pub(crate) fn timestamp(ts: u64) -> Result<Timestamp, Problem> {
+    let wrong = || Problem::bad(format!("{ts} is no timestamp"), "give a smaller one");
+    Timestamp::new(ts).ok_or_else(wrong)
+}
+
+pub(crate) async fn cell(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<CellView> {
+    let (table, row, column) = cell_of(&app, [&asked.table, &asked.row, &asked.column]).await?;
+    let at = asked.at.map(timestamp).transpose()?;
     let question = Question {
         table: &table,
         row: &row,

@@ -7,6 +7,7 @@ mod actions;
 mod answer;
 mod cell;
 mod health;
+mod keys;
 mod learn;
 mod locks;
 pub(crate) mod moments;
@@ -17,6 +18,7 @@ mod processes;
 mod search;
 mod tables;
 mod transactions;
+mod why;
 
 use axum::routing::{get, post};
 
@@ -43,6 +45,8 @@ pub(crate) fn routes() -> Vec<Route> {
         write("/api/v1/observers/pause", post(actions::pause)),
         write("/api/v1/observers/resume", post(actions::resume)),
         read("/api/v1/cell", get(cell::cell)),
+        read("/api/v1/why", get(why::why)),
+        read("/api/v1/keys", get(keys::keys)),
         read("/api/v1/locks", get(locks::list)),
         write("/api/v1/locks/resolve", post(actions::resolve)),
         read("/api/v1/conflicts", get(locks::conflicts)),

@@ -8,6 +8,7 @@ mod clock;
 mod contention;
 mod graph;
 mod histogram;
+mod keys;
 mod names;
 mod recent;
 pub(crate) mod series;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use percolator::transaction::CommitPath;
-use percolator::watch::{CellRef, Event, RunEnd, Spans, TransactionInfo, Watch, Written};
+use percolator::watch::{Access, CellRef, Event, RunEnd, Spans, TransactionInfo, Watch, Written};
 use percolator::{AbortReason, Change, Error, Timestamp};
 
 use crate::cells::Place;
@@ -25,11 +26,14 @@ pub(crate) use clock::{Age, Clock};
 pub(crate) use contention::{Clash, Contention, Heat};
 pub(crate) use graph::Graph;
 pub(crate) use histogram::{Counts, Histogram};
+pub(crate) use keys::{Keys, MINUTES_MAX, Map, MapRow, Metric};
 pub(crate) use names::{ByName, Names, UNNAMED};
 pub(crate) use recent::{Ended, Recent};
 
 /// The list of recent transactions keeps one of this many ordinary commits.
 const KEPT_ONE_OF: u64 = 16;
+/// One access of so many is reported.
+const ACCESSES_OF_A_SAMPLE: u64 = 64;
 
 /// Counts, durations and recent events of one client, for [`Console`](crate::Console) and
 /// `/metrics`.
@@ -63,6 +67,7 @@ pub struct Recorder {
     pub(crate) contention: Contention,
     pub(crate) graph: Graph,
     pub(crate) clock: Clock,
+    pub(crate) keys: Keys,
 }
 
 /// Plain counts.
@@ -185,6 +190,7 @@ impl Recorder {
             bump(&self.counters.conflicts);
             bump(&name.conflicts);
             let cell = &conflict.cell;
+            self.keys.offer(Metric::Conflict, &cell.table, &cell.row, 1);
             self.contention.conflict(Clash {
                 cell: Place::new(&cell.table, &cell.row, &cell.column),
                 loser: name.name.clone(),
@@ -200,6 +206,7 @@ impl Recorder {
     fn on_lock(&self, cell: CellRef<'_>, lock_ts: Timestamp, waited: Duration) {
         if waited.is_zero() {
             bump(&self.counters.locks_found);
+            self.keys.offer(Metric::Wait, cell.table, cell.row, 1);
         }
         let longer = self.contention.wait(place(cell), lock_ts, waited);
         let us = u64::try_from(longer.as_micros()).unwrap_or(u64::MAX);
@@ -255,7 +262,7 @@ impl Watch for Recorder {
                 };
                 counter.fetch_add(*cells as u64, Ordering::Relaxed);
             }
-            Event::Ran { observer, changes, took, end } => {
+            Event::Ran { observer, changes, took, end, .. } => {
                 self.on_run(observer, changes, *took, *end);
             }
             Event::SetAside { .. } => {
@@ -263,6 +270,10 @@ impl Watch for Recorder {
             }
             Event::Collected { .. } => {
                 bump(&self.counters.gc_rounds);
+            }
+            Event::Sampled { table, row, access } => {
+                let metric = if *access == Access::Read { Metric::Read } else { Metric::Write };
+                self.keys.offer(metric, table, row, ACCESSES_OF_A_SAMPLE);
             }
             _ => {}
         }

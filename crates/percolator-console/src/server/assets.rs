@@ -34,6 +34,8 @@ assets! {
     "observers.js" JS,
     "graph.js" JS,
     "cell.js" JS,
+    "why.js" JS,
+    "keys.js" JS,
     "locks.js" JS,
     "transactions.js" JS,
     "search.js" JS,

@@ -16,6 +16,7 @@ use crate::records::placement::Placement;
 use crate::records::schema::Schema;
 use crate::runtime::fresh_incarnation;
 use crate::shared::{Services, Shared};
+use crate::trace::write::start;
 use crate::txn::begin::{begin, snapshot, snapshot_at};
 use crate::txn::transact::{self, Attempt, Receipt};
 use crate::{
@@ -82,6 +83,7 @@ impl Client {
         services.locks.register(incarnation).await?;
         let shared = Shared::new(services, options, incarnation, system, placement, schema);
         let shared = Arc::new(shared);
+        start(&shared);
         if let Some(life) = life {
             publish_life(&shared, life).await?;
             keep_held(&shared, life);

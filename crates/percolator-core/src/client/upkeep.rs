@@ -6,9 +6,10 @@ use bigtable::{RowKey, Timestamp};
 
 use crate::gc::{background, round, safe_point, unfenced};
 use crate::resolve::{explain, inspect, on_request};
+use crate::trace::why;
 use crate::{
     Age, CellState, Client, Collector, Column, GcOptions, GcReport, GcStatus, LockEnd, LockFate,
-    LockView, LockWaiter, Moment, ProcessInfo, Result, Status, Table, TableSize, status,
+    LockView, LockWaiter, Moment, ProcessInfo, Result, Status, Table, TableSize, Why, status,
 };
 
 impl Client {
@@ -151,6 +152,28 @@ impl Client {
     /// Errors of store and lock service.
     pub async fn statuses(&self) -> Result<Vec<Status>> {
         status::statuses(&self.shared).await
+    }
+
+    /// Explains why a cell is as it is. A reader at `at`, or at the latest timestamp, finds a
+    /// write. The answer has the transaction that wrote it, the changes that led to that
+    /// transaction, and the runs that it set off. `None` if the reader finds no write. See
+    /// [`Why`] for an example.
+    ///
+    /// Transactions that were not [traced](crate::Options::trace), or whose trace has expired,
+    /// are not known, and the answer says so. The call changes nothing and issues no timestamp.
+    ///
+    /// # Errors
+    /// [`Error::TooOld`](crate::Error::TooOld) below the safe point,
+    /// [`Error::NotIssued`](crate::Error::NotIssued) above the latest timestamp. Errors of the
+    /// store, the oracle and the lock service.
+    pub async fn why(
+        &self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+        at: Option<Timestamp>,
+    ) -> Result<Option<Why>> {
+        why::why(&self.shared, table, row, column, at).await
     }
 
     /// Everything that Percolator stores for a cell, newest first.

@@ -297,25 +297,26 @@ async fn deliver(
     }
     tx.crew = Some(context.crew.clone());
     let s = tx.start_ts();
-    let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
+    let only: Arc<[Change]> = changes.iter().map(|(change, _)| change.clone()).collect();
     let name = &registration.observed.observer;
     tracing::debug!(
         target: "percolator::observer", event = "batch_started", observer = %name,
         changes = only.len(), start_ts = s.as_u64(),
     );
     context.shared.counters().observer_runs.bump();
-    let watched = WatchedRun::begin(&mut tx, &only);
+    let seen = changes.iter().map(|(_, seen)| &seen[..]);
+    let watched = WatchedRun::begin(&mut tx, &only, seen);
     let outcome = match run_guarded(observer.run(&mut tx, &only)).await {
         Ok(()) => tx.commit().await,
         Err(error) => Err(error),
     };
     if let Some(watched) = watched {
-        watched.ended(context, registration, &only, &outcome);
+        watched.ended(context, registration, &outcome);
     }
     if !off(mutants::BATCH_CLEARS_UNCOMMITTED) {
         outcome?;
     }
-    for change in &only {
+    for change in &*only {
         let cell = Cell::new(&change.table, &change.row, &change.column);
         context.failures.forget(&cell, name);
     }

@@ -240,15 +240,15 @@ async fn attempt(
         table = table.name(), row = %row, start_ts,
     );
     context.shared.counters().observer_runs.bump();
-    let changes = [change];
-    let [change] = &changes;
-    let watched = WatchedRun::begin(&mut tx, &changes);
+    let changes: Arc<[Change]> = Arc::new([change]);
+    let change = &changes[0];
+    let watched = WatchedRun::begin(&mut tx, &changes, std::iter::once(seen));
     let outcome = match run_guarded(observer.run(&mut tx, change)).await {
         Ok(()) => tx.commit().await,
         Err(error) => Err(error),
     };
     if let Some(watched) = watched {
-        watched.ended(context, registration, &changes, &outcome);
+        watched.ended(context, registration, &outcome);
     }
     let commit_ts = outcome?.as_u64();
     tracing::debug!(
@@ -318,6 +318,9 @@ pub(super) async fn acknowledge(
         }
     });
     let acked = acked.filter(|_| !off(mutants::ACK_UNREAD));
+    if let Some(watched) = &mut tx.watched {
+        watched.acknowledged(acked);
+    }
     let changed = of(column);
     let dirty = changed.filter(|v| acked.is_none_or(|acked| v.commit_ts > acked));
     // A deletion or a long value is left out: its value is not known yet.

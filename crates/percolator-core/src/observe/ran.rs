@@ -1,5 +1,6 @@
 //! Reports to a watcher and to tracing how an observer's run has ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::Timestamp;
@@ -16,15 +17,22 @@ use crate::{Error, Result, Transaction};
 pub(super) struct WatchedRun {
     begun: Duration,
     start_ts: Timestamp,
+    changes: Arc<[Change]>,
+    earlier: Arc<[(usize, Timestamp)]>,
 }
 
 impl WatchedRun {
-    /// Notes which changes a transaction is about to handle. `None` without a watcher.
-    pub(super) fn begin(tx: &mut Transaction, changes: &[Change]) -> Option<Self> {
+    /// Notes the changes that a transaction is about to handle, with the versions of each
+    /// change's notification. `None` without a watcher and without a trace.
+    pub(super) fn begin<'s>(
+        tx: &mut Transaction,
+        changes: &Arc<[Change]>,
+        seen: impl Iterator<Item = &'s [Timestamp]>,
+    ) -> Option<Self> {
         let start_ts = tx.start_ts();
         let watched = tx.watched.as_mut()?;
-        watched.caused_by(changes);
-        Some(WatchedRun { begun: watched.begun(), start_ts })
+        let earlier = watched.caused_by(changes, seen);
+        Some(WatchedRun { begun: watched.begun(), start_ts, changes: changes.clone(), earlier })
     }
 
     /// Reports how the run has ended. Call this before the failure is counted.
@@ -32,11 +40,11 @@ impl WatchedRun {
         &self,
         context: &Context,
         registration: &Registration,
-        changes: &[Change],
         outcome: &Result<Timestamp>,
     ) {
         let took = context.runtime().now().saturating_sub(self.begun);
         let observer = &*registration.name;
+        let (changes, earlier) = (&*self.changes, &*self.earlier);
         let end = match outcome {
             Ok(commit_ts) => RunEnd::Committed { start_ts: self.start_ts, commit_ts: *commit_ts },
             Err(error @ Error::Unknown { .. }) => RunEnd::Interrupted { error },
@@ -44,7 +52,7 @@ impl WatchedRun {
             Err(error) if error.is_retryable() => RunEnd::Conflicted,
             Err(error) => RunEnd::Failed { attempts: attempts(context, changes, observer), error },
         };
-        context.shared.emit(|| Event::Ran { observer, changes, took, end });
+        context.shared.emit(|| Event::Ran { observer, changes, earlier, took, end });
     }
 }
 

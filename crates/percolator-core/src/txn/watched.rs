@@ -14,14 +14,14 @@ use crate::txn::row_plan::RowPlan;
 use crate::watch::{Access, Event, Spans, TransactionInfo, Written};
 use crate::{Error, Result};
 
-/// How many changes are named as causes of a transaction.
-const CAUSES_MAX: usize = 32;
-
-/// The watcher's data about one transaction.
+/// The data about one transaction for the watcher and the trace.
 #[derive(Debug)]
 pub(crate) struct Watched {
     name: Option<Arc<str>>,
-    causes: Vec<Change>,
+    causes: Arc<[Change]>,
+    earlier: Arc<[(usize, Timestamp)]>,
+    /// Up to which timestamp the observer had acknowledged the cell.
+    acknowledged: Option<Timestamp>,
     begun: Duration,
     /// When the commit began.
     committing: Option<Duration>,
@@ -32,12 +32,14 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The data of a transaction that begins now; `None` without a watcher.
+    /// The data of a transaction that begins now. `None` without a watcher and without a trace.
     pub(crate) fn begin(shared: &Shared, name: Option<&Arc<str>>) -> Option<Box<Self>> {
-        shared.watcher().is_some().then(|| {
+        shared.is_watched().then(|| {
             Box::new(Watched {
                 name: name.cloned(),
-                causes: Vec::new(),
+                causes: Arc::default(),
+                earlier: Arc::default(),
+                acknowledged: None,
                 begun: shared.runtime().now(),
                 committing: None,
                 prewriting: None,
@@ -51,9 +53,29 @@ impl Watched {
         self.begun
     }
 
-    /// Records the changes that the transaction handles.
-    pub(crate) fn caused_by<'c>(&mut self, changes: impl IntoIterator<Item = &'c Change>) {
-        self.causes = changes.into_iter().take(CAUSES_MAX).cloned().collect();
+    /// Notes up to which timestamp the observer had acknowledged the cell.
+    pub(crate) fn acknowledged(&mut self, upto: Option<Timestamp>) {
+        self.acknowledged = upto;
+    }
+
+    /// Records the changes that the transaction handles, with the versions of their
+    /// notifications. Returns the versions of older changes that no run of the observer has
+    /// acknowledged.
+    pub(crate) fn caused_by<'s>(
+        &mut self,
+        changes: &Arc<[Change]>,
+        seen: impl Iterator<Item = &'s [Timestamp]>,
+    ) -> Arc<[(usize, Timestamp)]> {
+        let mut earlier = Vec::new();
+        for (index, (change, seen)) in changes.iter().zip(seen).enumerate() {
+            let is_older = |ts: &&Timestamp| {
+                **ts < change.commit_ts && self.acknowledged.is_none_or(|upto| **ts > upto)
+            };
+            earlier.extend(seen.iter().filter(is_older).map(|ts| (index, *ts)));
+        }
+        self.causes = changes.clone();
+        self.earlier = earlier.into();
+        self.earlier.clone()
     }
 
     pub(crate) fn commit_begins(&mut self, shared: &Shared) {
@@ -69,7 +91,12 @@ impl Watched {
     }
 
     fn info(&self, start_ts: Timestamp) -> TransactionInfo<'_> {
-        TransactionInfo { name: self.name.as_deref(), start_ts, causes: &self.causes }
+        TransactionInfo {
+            name: self.name.as_deref(),
+            start_ts,
+            causes: &self.causes,
+            earlier: &self.earlier,
+        }
     }
 
     fn spans(&self, shared: &Shared) -> Spans {

@@ -505,7 +505,14 @@ impl TableLayer for FaultyTable {
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {
         let RowMutation { row, mutations: otherwise, sync } = request.clone();
-        self.note_own(&ConditionalMutation { otherwise, sync, ..ConditionalMutation::new(row) });
+        let own = ConditionalMutation { otherwise, sync, ..ConditionalMutation::new(row) };
+        self.note_own(&own);
+        // Other raw rows are those of the lock service and of status.
+        if self.inner.name() == "percolator.trace"
+            && let Some((fault, rule)) = self.note(Op::System, &own.row)
+        {
+            return self.scripted(own, fault, &rule).await.map(drop);
+        }
         self.inner.mutate_row(request).await
     }
 

@@ -36,6 +36,7 @@ mod status;
 mod stores;
 mod stress;
 mod table_locks;
+mod trace;
 mod unfenced;
 mod wide;
 mod wide_upkeep;

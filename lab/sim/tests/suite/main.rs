@@ -6,7 +6,7 @@ mod hazards;
 
 use std::collections::BTreeSet;
 
-use percolator_sim::{Regression, Totals, regressions, run_seed, run_watched};
+use percolator_sim::{Regression, Totals, regressions, run_seed, run_traced, run_watched};
 
 const SEEDS: u64 = 50;
 
@@ -60,6 +60,14 @@ fn a_watcher_changes_nothing_and_sees_what_the_store_shows() {
         kinds.extend(events.kinds);
     }
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), KINDS);
+}
+
+#[test]
+fn a_trace_in_the_store_breaks_nothing() {
+    for seed in 0..SEEDS {
+        let findings = run_traced(seed).findings;
+        assert!(findings.is_empty(), "seed {seed}: {findings:?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use percolator::watch::Sampling;
 use serde_json::json;
 use webindex::address::Base;
 use webindex::{LoadOptions, LoadReport, Mirror, Progress};
@@ -57,6 +58,10 @@ pub(crate) struct Load {
     /// Exit status 1 when anything was skipped.
     #[arg(long)]
     strict: bool,
+    /// Leave a trace of the load and of all that it sets off, for `percolator why`: off, all, or one
+    /// cascade in N.
+    #[arg(long, value_name = "off|1/N|all", default_value_t)]
+    trace: Sampling,
     #[command(flatten)]
     console: ConsoleArgs,
     #[command(flatten)]
@@ -79,8 +84,8 @@ impl Load {
             ));
         }
         let recorder = self.console.recorder();
-        let store =
-            self.console.watched(&self.store.synced_at_end().in_role("loader"), recorder.as_ref());
+        let store = self.store.synced_at_end().in_role("loader").traced(self.trace);
+        let store = self.console.watched(&store, recorder.as_ref());
         let (place, index) = (store.place()?, Arc::new(Index::open(&store).await?));
         let shown = Shown {
             db: index.database(),

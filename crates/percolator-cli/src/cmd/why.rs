@@ -1,0 +1,185 @@
+//! `why`: the transactions that led to a cell's value, and those that it has set off.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use clap::Args;
+use percolator::admin::{CellName, Side, TraceRecord, Why as Answer, WhyNode};
+use percolator::{Error, Timestamp};
+
+use crate::clock;
+use crate::context::Context;
+use crate::exit::{Exit, Failure};
+use crate::keys;
+use crate::output::{Column, Out, printable};
+use crate::store::TableArgs;
+
+/// The most characters of a cell's name in the table.
+const CELL_CHARS_MAX: usize = 60;
+
+/// Print why a cell is as it is: what led to its value, and what its change has set off.
+///
+/// The answer comes from the trace, which `demo`, `webindex load --trace` and `worker --trace` leave
+/// in the store for a day. Of a transaction that is not in it, the answer says "not recorded".
+///
+/// Exit status 1 when the cell was not written, or not recorded at that timestamp.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator webindex load site/ --base https://a.example/ --trace all --data D
+  percolator why https://a.example/index.html doc:content --table documents --data D")]
+pub(crate) struct Why {
+    /// The row.
+    row: String,
+    /// The column.
+    column: String,
+    /// The timestamp of a reader: its value is explained; the latest one when none is given.
+    #[arg(long, value_name = "TS")]
+    at: Option<u64>,
+    #[command(flatten)]
+    table: TableArgs,
+}
+
+impl Why {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let (row, column) = (keys::row(&self.row)?, keys::column(&self.column)?);
+        let at = self.at.map(keys::timestamp).transpose()?;
+        let (db, table) = self.table.open_existing().await?;
+        let why = match db.why(&table, row.clone(), &column, at).await {
+            Err(Error::TooOld { asked, floor }) => {
+                let what =
+                    format!("not recorded: timestamp {asked} lies below the safe point {floor}");
+                return Err(Failure::no(what, "give a later timestamp with --at, or none"));
+            }
+            why => why?,
+        };
+        let Some(why) = why else {
+            let name = CellName { table: table.name().to_owned(), row, column };
+            let what = format!("{name} was not written");
+            return Err(Failure::no(what, "`percolator scan` lists the cells that are there"));
+        };
+        let out = context.out;
+        if out.json {
+            out.json(&percolator_console::why_json(&why))?;
+        } else {
+            print(out, &why)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn print(out: Out, why: &Answer) -> anyhow::Result<()> {
+    let verb = if why.write.deleted { "deleted" } else { "written" };
+    let (start_ts, commit_ts) = (why.write.start_ts, why.write.commit_ts);
+    let cell = printable(&why.cell.to_string());
+    out.line(&format!("{cell} was {verb} at {commit_ts} by transaction {start_ts}.\n"))?;
+    let header = [
+        Column::right("at"),
+        Column::right("took"),
+        Column::left("transaction"),
+        Column::right("start"),
+        Column::right("commit"),
+        Column::left("because of"),
+    ];
+    let first = why.nodes.iter().filter_map(|node| Some(node.record.as_ref()?.wall_ms)).min();
+    let ordered = in_order(why);
+    out.table(&header, ordered.iter().map(|line| row(why, line, first)).collect())?;
+    let unknown = why.nodes.iter().filter(|node| node.record.is_none()).count();
+    if unknown > 0 {
+        out.note(
+            "not recorded: the transaction was not traced, or its trace has expired; \
+             traces are left by --trace all",
+        );
+    }
+    if why.cut {
+        out.note("there are more transactions than are shown");
+    }
+    Ok(())
+}
+
+/// A line of the table.
+struct Line<'w> {
+    node: &'w WhyNode,
+    /// How far it stands to the right.
+    indent: usize,
+    /// The change that set it off.
+    because: Option<&'w CellName>,
+}
+
+/// The causes from the root on, the write's own transaction, and then what it has set off as a tree.
+fn in_order(why: &Answer) -> Vec<Line<'_>> {
+    let by_ts: BTreeMap<Timestamp, &WhyNode> = why.nodes.iter().map(|n| (n.ts, n)).collect();
+    let because = |ts| why.edges.iter().find(|edge| edge.to == ts).map(|edge| &edge.cell);
+    let before = why.nodes.iter().filter(|node| node.side != Side::Effect);
+    let mut lines: Vec<Line<'_>> =
+        before.map(|node| Line { node, indent: 0, because: because(node.ts) }).collect();
+    let mut seen = BTreeSet::new();
+    // The last one is next.
+    let mut left: Vec<(Timestamp, usize)> = vec![(why.write.commit_ts, 0)];
+    while let Some((from, indent)) = left.pop() {
+        let mut effects = Vec::new();
+        for edge in why.edges.iter().filter(|edge| edge.from == from) {
+            let is_effect = |node: &&WhyNode| node.side == Side::Effect;
+            if by_ts.get(&edge.to).is_some_and(|node| is_effect(node)) && seen.insert(edge.to) {
+                effects.push((edge.to, indent + 1));
+            }
+        }
+        if let Some(node) = by_ts.get(&from).filter(|node| node.side == Side::Effect) {
+            lines.push(Line { node, indent, because: because(from) });
+        }
+        left.extend(effects.into_iter().rev());
+    }
+    lines
+}
+
+fn row(why: &Answer, line: &Line<'_>, first: Option<u64>) -> Vec<String> {
+    let Line { node, indent, because } = line;
+    let record = node.record.as_ref();
+    let at = record.zip(first).map(|(record, first)| {
+        let since = Duration::from_millis(record.wall_ms.saturating_sub(first));
+        format!("+{}", clock::age(since))
+    });
+    let took = record.map(|record| took(record.took));
+    let wrote_nothing = record.is_some_and(|record| record.start_ts == record.commit_ts);
+    let mark = if node.ts == why.write.commit_ts { "* " } else { "" };
+    let text = |ts: Timestamp| ts.to_string();
+    vec![
+        at.unwrap_or_default(),
+        took.unwrap_or_default(),
+        format!("{}{mark}{}", "  ".repeat(*indent), name(record)),
+        record.map(|record| text(record.start_ts)).unwrap_or_default(),
+        if wrote_nothing { String::new() } else { text(node.ts) },
+        because.map(|cell| changes(cell, record)).unwrap_or_default(),
+    ]
+}
+
+/// How long a transaction took.
+fn took(took: Duration) -> String {
+    if took < Duration::from_millis(10) {
+        format!("{:.1} ms", took.as_secs_f64() * 1e3)
+    } else {
+        clock::age(took)
+    }
+}
+
+/// The transaction's name, or that nothing is known of it.
+fn name(record: Option<&TraceRecord>) -> String {
+    match record {
+        None => "not recorded".to_owned(),
+        Some(TraceRecord { name: Some(name), .. }) => printable(name),
+        Some(_) => "unnamed".to_owned(),
+    }
+}
+
+/// The change that set a transaction off, and how many others it handled.
+fn changes(cell: &CellName, record: Option<&TraceRecord>) -> String {
+    let name = printable(&cell.to_string());
+    let mut chars = name.chars();
+    let mut shown: String = chars.by_ref().take(CELL_CHARS_MAX).collect();
+    if chars.next().is_some() {
+        shown.push('…');
+    }
+    match record.map_or(0, |record| record.causes_total) {
+        0 | 1 => shown,
+        n => format!("{shown} and {} more", n - 1),
+    }
+}

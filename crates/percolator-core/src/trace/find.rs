@@ -1,0 +1,90 @@
+//! Looking into the trace: by the timestamp of a transaction, or of a change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bigtable::{PageLimit, RowRange, Selection, Table, TimeRange, Timestamp};
+
+use crate::Result;
+use crate::records::layout::SYSTEM;
+use crate::shared::Shared;
+use crate::trace::record::{Entry, Link, TraceRecord, decode};
+use crate::trace::rows::{ENTRIES, bucket_of, open_existing, prefix_of};
+
+/// How many buckets are kept while one question is answered.
+const BUCKETS_MAX: usize = 64;
+
+/// Finds transactions and what they set off; keeps what it has read.
+pub(super) struct Finder<'s> {
+    shared: &'s Shared,
+    /// `None`: nothing was ever traced.
+    table: Option<Arc<dyn Table>>,
+    buckets: BTreeMap<u64, Bucket>,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    transactions: BTreeMap<Timestamp, TraceRecord>,
+    links: BTreeMap<Timestamp, Vec<Link>>,
+}
+
+impl<'s> Finder<'s> {
+    pub(super) async fn open(shared: &'s Shared) -> Result<Self> {
+        let table = open_existing(&*shared.services().store).await?;
+        Ok(Finder { shared, table, buckets: BTreeMap::new() })
+    }
+
+    /// The transaction that committed then, or that began then and wrote nothing.
+    pub(super) async fn transaction(&mut self, ts: Timestamp) -> Result<Option<&TraceRecord>> {
+        Ok(self.bucket(ts).await?.transactions.get(&ts))
+    }
+
+    /// The runs that handled the changes of a transaction that committed then.
+    pub(super) async fn set_off_by(&mut self, ts: Timestamp) -> Result<&[Link]> {
+        Ok(self.bucket(ts).await?.links.get(&ts).map_or(&[], Vec::as_slice))
+    }
+
+    async fn bucket(&mut self, ts: Timestamp) -> Result<&Bucket> {
+        let number = bucket_of(ts);
+        if !self.buckets.contains_key(&number) {
+            let bucket = self.read(number).await?;
+            while self.buckets.len() >= BUCKETS_MAX {
+                self.buckets.pop_first();
+            }
+            self.buckets.insert(number, bucket);
+        }
+        Ok(&self.buckets[&number])
+    }
+
+    async fn read(&self, number: u64) -> Result<Bucket> {
+        let mut bucket = Bucket::default();
+        let Some(table) = &self.table else { return Ok(bucket) };
+        let select = Selection::default().column(SYSTEM, ENTRIES, TimeRange::ALL, 1);
+        let mut left = Some(RowRange::prefix(prefix_of(number)));
+        while let Some(range) = left {
+            let page = table.scan(&range, &select, PageLimit::default()).await?;
+            self.shared.take_turn(page.rows.len()).await;
+            for cell in page.rows.iter().flat_map(|row| &row.cells) {
+                decode(&cell.value).into_iter().for_each(|entry| bucket.add(entry));
+            }
+            left = page.resume;
+        }
+        Ok(bucket)
+    }
+}
+
+impl Bucket {
+    fn add(&mut self, entry: Entry) {
+        match entry {
+            Entry::Transaction(record) => {
+                self.transactions.insert(record.commit_ts, record);
+            }
+            Entry::Link(link) => {
+                let links = self.links.entry(link.cause).or_default();
+                if !links.contains(&link) {
+                    links.push(link);
+                }
+            }
+        }
+    }
+}

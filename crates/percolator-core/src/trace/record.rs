@@ -1,0 +1,302 @@
+//! The entries of the trace: transactions, and the changes that set them off.
+
+use std::time::Duration;
+
+use bigtable::{RowKey, Timestamp};
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::records::codec::{Reader, put_bytes16};
+use crate::watch::CellRef;
+use crate::{CellName, Change, Column, Incarnation};
+
+/// How many cells, and how many causes, an entry names; of all it has the number.
+pub(super) const NAMED_MAX: usize = 32;
+/// After so many bytes of names no more are written.
+const NAMES_BYTES_MAX: usize = 8 << 10;
+/// As much of a transaction's name as is kept, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+
+const TRANSACTION: u8 = 1;
+const LINK: u8 = 2;
+
+/// A transaction, as the trace keeps it.
+///
+/// See [`Client::why`](crate::Client::why).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceRecord {
+    /// The name that [`Client::named`](crate::Client::named) gave it; of an observer's run, the
+    /// observer.
+    pub name: Option<String>,
+    /// Its start timestamp.
+    pub start_ts: Timestamp,
+    /// Its commit timestamp; its start timestamp if it wrote nothing.
+    pub commit_ts: Timestamp,
+    /// The client that committed it.
+    pub client: Incarnation,
+    /// When it committed, in milliseconds since 1970 by that client's clock.
+    pub wall_ms: u64,
+    /// From its begin until its commit point.
+    pub took: Duration,
+    /// The changes that it handled, if it was an observer's: the first 32.
+    pub causes: Vec<TraceCause>,
+    /// How many there were.
+    pub causes_total: usize,
+    /// The cells that it wrote, and then those that it notified: the first 32.
+    pub cells: Vec<CellName>,
+    /// How many cells it wrote.
+    pub written_total: usize,
+    /// How many cells it notified and did not write.
+    pub notified_total: usize,
+}
+
+/// A change that an observer's transaction handled.
+///
+/// See [`TraceRecord`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceCause {
+    /// The cell that changed.
+    pub cell: CellName,
+    /// When: the commit timestamp of the transaction that changed it.
+    pub commit_ts: Timestamp,
+}
+
+/// A change with the run that handled it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    /// The commit timestamp of the change.
+    pub(super) cause: Timestamp,
+    /// The run's commit timestamp; its start timestamp if it wrote nothing.
+    pub(super) effect: Timestamp,
+    /// The cell that changed.
+    pub(super) cell: CellName,
+}
+
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Entry {
+    Transaction(TraceRecord),
+    Link(Link),
+}
+
+/// What there is to say of a transaction when it ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub(super) name: Option<&'a str>,
+    pub(super) start_ts: Timestamp,
+    pub(super) commit_ts: Timestamp,
+    pub(super) client: Incarnation,
+    pub(super) wall_ms: u64,
+    pub(super) took: Duration,
+    pub(super) causes: &'a [Change],
+}
+
+fn put_cell(out: &mut BytesMut, cell: CellRef<'_>) {
+    put_bytes16(out, cell.table.as_bytes());
+    put_bytes16(out, cell.row.as_bytes());
+    put_bytes16(out, cell.column.as_bytes());
+}
+
+/// Puts as many items as there is room for, and before them how many there are of all and here.
+fn put_some<T>(
+    out: &mut BytesMut,
+    items: impl Iterator<Item = T>,
+    put: impl Fn(&mut BytesMut, T),
+) -> usize {
+    let at = out.len();
+    out.put_u32(0);
+    out.put_u16(0);
+    let (mut total, mut here) = (0, 0);
+    for item in items {
+        total += 1;
+        if here < NAMED_MAX && out.len() - at < NAMES_BYTES_MAX {
+            put(out, item);
+            here += 1;
+        }
+    }
+    out[at..at + 4].copy_from_slice(&u32::try_from(total).unwrap_or(u32::MAX).to_be_bytes());
+    out[at + 4..at + 6].copy_from_slice(&(here as u16).to_be_bytes());
+    total
+}
+
+/// Encodes a transaction.
+pub(super) fn transaction<'c>(
+    facts: &Facts<'_>,
+    written: impl Iterator<Item = CellRef<'c>>,
+    notified: impl Iterator<Item = CellRef<'c>>,
+) -> Bytes {
+    let mut out = BytesMut::with_capacity(192);
+    begin(&mut out, TRANSACTION);
+    out.put_u64(facts.commit_ts.as_u64());
+    out.put_u64(facts.start_ts.as_u64());
+    out.put_u128(facts.client.0);
+    out.put_u64(facts.wall_ms);
+    out.put_u64(u64::try_from(facts.took.as_micros()).unwrap_or(u64::MAX));
+    out.put_u8(facts.name.is_some().into());
+    put_bytes16(&mut out, start_of(facts.name.unwrap_or_default()).as_bytes());
+    put_some(&mut out, facts.causes.iter(), |out, cause| {
+        let Change { table, row, column, commit_ts, .. } = cause;
+        put_cell(out, CellRef { table: table.name(), row, column });
+        out.put_u64(commit_ts.as_u64());
+    });
+    put_some(&mut out, written, put_cell);
+    put_some(&mut out, notified, put_cell);
+    end(out)
+}
+
+/// Encodes a change with the run that handled it.
+pub(super) fn link(cause: Timestamp, effect: Timestamp, cell: CellRef<'_>) -> Bytes {
+    let mut out = BytesMut::with_capacity(96);
+    begin(&mut out, LINK);
+    out.put_u64(cause.as_u64());
+    out.put_u64(effect.as_u64());
+    put_cell(&mut out, cell);
+    end(out)
+}
+
+fn begin(out: &mut BytesMut, kind: u8) {
+    out.put_u8(kind);
+    out.put_u32(0);
+}
+
+/// Notes the length of what follows the entry's head, so that a program that does not know its kind
+/// can go past it.
+fn end(mut out: BytesMut) -> Bytes {
+    let len = u32::try_from(out.len() - 5).unwrap_or(u32::MAX);
+    out[1..5].copy_from_slice(&len.to_be_bytes());
+    out.freeze()
+}
+
+/// As much of a name as is kept.
+fn start_of(name: &str) -> &str {
+    let mut end = name.len().min(NAME_BYTES_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+/// Decodes the entries of a row. What is damaged, or of a kind that this program does not know, is
+/// left out.
+pub(super) fn decode(entries: &Bytes) -> Vec<Entry> {
+    let (mut reader, mut found) = (Reader::new(entries), Vec::new());
+    while let Some((kind, body)) = reader.u8().and_then(|kind| Some((kind, reader.bytes32()?))) {
+        let mut body = Reader::new(&body);
+        found.extend(match kind {
+            TRANSACTION => decode_transaction(&mut body).map(Entry::Transaction),
+            LINK => decode_link(&mut body).map(Entry::Link),
+            _ => None,
+        });
+    }
+    found
+}
+
+fn timestamp(reader: &mut Reader) -> Option<Timestamp> {
+    Timestamp::new(reader.u64()?)
+}
+
+fn cell(reader: &mut Reader) -> Option<CellName> {
+    let (table, row) = (reader.string16()?, RowKey::from(reader.bytes16()?));
+    Some(CellName { table, row, column: Column::from_stored(reader.bytes16()?) })
+}
+
+fn some<T>(reader: &mut Reader, of: impl Fn(&mut Reader) -> Option<T>) -> Option<(usize, Vec<T>)> {
+    let (total, here) = (reader.u32()?, reader.u16()?);
+    let items = (0..here).map(|_| of(reader)).collect::<Option<_>>()?;
+    Some((usize::try_from(total).ok()?, items))
+}
+
+fn decode_transaction(reader: &mut Reader) -> Option<TraceRecord> {
+    let (commit_ts, start_ts) = (timestamp(reader)?, timestamp(reader)?);
+    let client = Incarnation(reader.u128()?);
+    let (wall_ms, took) = (reader.u64()?, Duration::from_micros(reader.u64()?));
+    let is_named = reader.u8()? != 0;
+    let name = Some(reader.string16()?).filter(|_| is_named);
+    let cause = |reader: &mut Reader| {
+        Some(TraceCause { cell: cell(reader)?, commit_ts: timestamp(reader)? })
+    };
+    let (causes_total, causes) = some(reader, cause)?;
+    let (written_total, mut cells) = some(reader, cell)?;
+    let (notified_total, notified) = some(reader, cell)?;
+    cells.extend(notified);
+    Some(TraceRecord {
+        name,
+        start_ts,
+        commit_ts,
+        client,
+        wall_ms,
+        took,
+        causes,
+        causes_total,
+        cells,
+        written_total,
+        notified_total,
+    })
+}
+
+fn decode_link(reader: &mut Reader) -> Option<Link> {
+    let (cause, effect) = (timestamp(reader)?, timestamp(reader)?);
+    Some(Link { cause, effect, cell: cell(reader)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BAL: Column = Column::literal("bal");
+
+    fn ts(n: u64) -> Timestamp {
+        Timestamp::new(n).unwrap()
+    }
+
+    fn facts(name: Option<&str>) -> Facts<'_> {
+        Facts {
+            name,
+            start_ts: ts(5),
+            commit_ts: ts(8),
+            client: Incarnation(3),
+            wall_ms: 1_000,
+            took: Duration::from_micros(70),
+            causes: &[],
+        }
+    }
+
+    #[test]
+    fn entries_are_read_as_they_were_written_and_unknown_kinds_are_passed_over() {
+        let bal = BAL;
+        let rows: Vec<RowKey> = (0..100).map(|n| RowKey::from(format!("row {n}"))).collect();
+        let cells = || rows.iter().map(|row| CellRef { table: "t", row, column: &bal });
+        let mut row = BytesMut::new();
+        row.put_slice(&transaction(&facts(Some("move")), cells(), cells().take(1)));
+        row.put_slice(&[9, 0, 0, 0, 2, 1, 1]);
+        row.put_slice(&link(ts(2), ts(8), cells().next().unwrap()));
+        row.put_slice(&transaction(&facts(None), cells().take(0), cells().take(0)));
+        let entries = decode(&row.freeze());
+        let [Entry::Transaction(first), Entry::Link(link), Entry::Transaction(last)] = &entries[..]
+        else {
+            panic!("{entries:?}");
+        };
+        assert_eq!(
+            (first.name.as_deref(), first.start_ts, first.commit_ts),
+            (Some("move"), ts(5), ts(8))
+        );
+        assert_eq!((first.written_total, first.notified_total, first.cells.len()), (100, 1, 33));
+        assert_eq!((first.took, first.wall_ms), (Duration::from_micros(70), 1_000));
+        assert_eq!((link.cause, link.effect, &link.cell.row), (ts(2), ts(8), &rows[0]));
+        assert_eq!((&last.name, last.cells.len()), (&None, 0));
+    }
+
+    #[test]
+    fn long_names_are_cut_and_no_bytes_cost_more_than_themselves() {
+        let (bal, long) = (BAL, RowKey::from("k".repeat(4_000)));
+        let cells = || (0..1_000).map(|_| CellRef { table: "t", row: &long, column: &bal });
+        let name = "é".repeat(300);
+        let entry = transaction(&facts(Some(&name)), cells(), cells());
+        assert!(entry.len() < 40_000, "{} bytes", entry.len());
+        let Entry::Transaction(record) = decode(&entry).remove(0) else { panic!() };
+        assert_eq!((record.written_total, record.name.unwrap().len()), (1_000, NAME_BYTES_MAX));
+        for end in 0..entry.len().min(400) {
+            assert!(decode(&entry.slice(..end)).is_empty());
+        }
+    }
+}

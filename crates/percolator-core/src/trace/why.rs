@@ -1,0 +1,316 @@
+//! Why a cell is as it is: the way from a write up to the transaction that no observer began, and
+//! down to all that the write has set off.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bigtable::{RowKey, Timestamp};
+
+use crate::records::schema::Strength;
+use crate::resolve::explain::cell_state;
+use crate::resolve::inspect::cell_history;
+use crate::shared::Shared;
+use crate::trace::find::Finder;
+use crate::trace::record::{TraceCause, TraceRecord};
+use crate::{CellName, CellState, Column, Error, LockFate, Result, Table};
+
+/// The most transactions of an answer, and of them the most that lead to the write.
+const NODES_MAX: usize = 500;
+const CAUSES_MAX: usize = 200;
+/// The most steps from the write.
+const DEPTH_MAX: usize = 32;
+
+/// Why a cell is as it is at a timestamp, as far as the trace says.
+///
+/// ```
+/// # use percolator_core::face as percolator;
+/// # use percolator_core::testing::{VirtualRuntime, client};
+/// use percolator::watch::Sampling;
+/// use percolator::{Column, Options};
+///
+/// # let runtime = VirtualRuntime::new(1);
+/// # runtime.block_on(async {
+/// let options = Options { trace: Sampling::All, ..Options::default() };
+/// # let db = client(&runtime, options).await?;
+/// let (accounts, bal) = (db.table("accounts").await?, Column::literal("bal"));
+/// let set = async |mut tx: percolator::Attempt| tx.set(&accounts, "Bob", &bal, "$3");
+/// db.named("transfer").transact(set).await?;
+/// // The trace is written half a second after the commit.
+/// # db.runtime().sleep(std::time::Duration::from_secs(1)).await;
+/// let why = db.why(&accounts, "Bob", &bal, None).await?.unwrap();
+/// let record = why.nodes[0].record.as_ref().unwrap();
+/// assert_eq!(record.name.as_deref(), Some("transfer"));
+/// # Ok::<(), percolator::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Why {
+    /// The cell.
+    pub cell: CellName,
+    /// The timestamp at which it is looked at.
+    pub at: Timestamp,
+    /// The write that a reader at that timestamp finds.
+    pub write: WhyWrite,
+    /// The transactions, in order of their timestamps: at most 500.
+    pub nodes: Vec<WhyNode>,
+    /// The changes by which one set off another.
+    pub edges: Vec<WhyEdge>,
+    /// Whether there are more transactions than are shown.
+    pub cut: bool,
+}
+
+/// A write.
+///
+/// See [`Why`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WhyWrite {
+    /// The start timestamp of the transaction that wrote.
+    pub start_ts: Timestamp,
+    /// Its commit timestamp.
+    pub commit_ts: Timestamp,
+    /// Whether the write has deleted the cell.
+    pub deleted: bool,
+}
+
+/// The place of a transaction in an answer.
+///
+/// See [`Why`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// It led to the write.
+    Cause,
+    /// It is the write's own.
+    Own,
+    /// The write has set it off.
+    Effect,
+}
+
+impl Side {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Cause => "cause",
+            Side::Own => "own",
+            Side::Effect => "effect",
+        }
+    }
+}
+
+/// A transaction.
+///
+/// See [`Why`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WhyNode {
+    /// Its commit timestamp; its start timestamp if it wrote nothing.
+    pub ts: Timestamp,
+    /// Its place.
+    pub side: Side,
+    /// How many steps it is away from the write.
+    pub depth: usize,
+    /// What the trace has of it; `None` where nothing is recorded.
+    pub record: Option<TraceRecord>,
+    /// From the commit of the first of its causes in this answer until it began, by the clocks of
+    /// the clients that committed them.
+    pub delay: Option<Duration>,
+}
+
+/// A change by which one transaction has set off another.
+///
+/// See [`Why`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct WhyEdge {
+    /// The transaction that changed the cell.
+    pub from: Timestamp,
+    /// The observer's transaction.
+    pub to: Timestamp,
+    /// The cell.
+    pub cell: CellName,
+}
+
+/// Finds out why a cell is as it is. `None` if it was not written at or before that timestamp.
+pub(crate) async fn why(
+    shared: &Shared,
+    table: &Table,
+    row: impl Into<RowKey>,
+    column: &Column,
+    at: Option<Timestamp>,
+) -> Result<Option<Why>> {
+    let state = cell_state(shared, table, row, column).await?;
+    let at = at.unwrap_or(state.latest);
+    if at > state.latest {
+        return Err(Error::NotIssued { asked: at, latest: state.latest });
+    }
+    if at < state.floor {
+        return Err(Error::TooOld { asked: at, floor: state.floor });
+    }
+    let Some(write) = written(&state, at) else { return Ok(None) };
+    let mut walk = Walk::over(shared, state.floor).await?;
+    walk.up(write.commit_ts).await?;
+    walk.down(write.commit_ts).await?;
+    let Walk { nodes, edges, cut, .. } = walk;
+    let mut why = Why {
+        cell: state.cell,
+        at,
+        write,
+        nodes: nodes.into_values().collect(),
+        edges: edges.into_iter().collect(),
+        cut,
+    };
+    why.measure();
+    Ok(Some(why))
+}
+
+/// The write that a reader finds: the newest write record, or a lock whose transaction has
+/// committed.
+fn written(state: &CellState, at: Timestamp) -> Option<WhyWrite> {
+    let of = state.moments.iter().filter_map(|moment| {
+        let write = moment.write.as_ref().map(|write| WhyWrite {
+            start_ts: write.start_ts,
+            commit_ts: moment.timestamp,
+            deleted: write.delete,
+        });
+        let locked = || {
+            let lock = moment.lock.as_ref()?;
+            let Some(LockFate::RollForward(commit_ts)) = state.fates.get(&lock.start_ts) else {
+                return None;
+            };
+            let (start_ts, commit_ts) = (lock.start_ts, *commit_ts);
+            Some(WhyWrite { start_ts, commit_ts, deleted: lock.delete })
+        };
+        write.or_else(locked).filter(|write| write.commit_ts <= at)
+    });
+    of.max_by_key(|write| write.commit_ts)
+}
+
+/// A walk through the trace, in breadth.
+struct Walk<'s> {
+    shared: &'s Shared,
+    finder: Finder<'s>,
+    /// Acknowledgements below it may be collected.
+    floor: Timestamp,
+    nodes: BTreeMap<Timestamp, WhyNode>,
+    edges: BTreeSet<WhyEdge>,
+    cut: bool,
+}
+
+impl<'s> Walk<'s> {
+    async fn over(shared: &'s Shared, floor: Timestamp) -> Result<Self> {
+        Ok(Walk {
+            shared,
+            floor,
+            finder: Finder::open(shared).await?,
+            nodes: BTreeMap::new(),
+            edges: BTreeSet::new(),
+            cut: false,
+        })
+    }
+
+    /// Adds a transaction, if there is room. Returns whether it is new.
+    async fn add(
+        &mut self,
+        ts: Timestamp,
+        (side, depth): (Side, usize),
+        nodes_max: usize,
+    ) -> Result<bool> {
+        if self.nodes.contains_key(&ts) {
+            return Ok(false);
+        }
+        if self.nodes.len() >= nodes_max || depth > DEPTH_MAX {
+            self.cut = true;
+            return Ok(false);
+        }
+        let record = self.finder.transaction(ts).await?.cloned();
+        self.nodes.insert(ts, WhyNode { ts, side, depth, record, delay: None });
+        Ok(true)
+    }
+
+    /// Adds the write's own transaction, its causes, and theirs.
+    async fn up(&mut self, own: Timestamp) -> Result<()> {
+        self.add(own, (Side::Own, 0), NODES_MAX).await?;
+        let mut left = VecDeque::from([(own, 0)]);
+        while let Some((to, depth)) = left.pop_front() {
+            let record = self.nodes[&to].record.as_ref();
+            let causes = record.map_or_else(Vec::new, |record| record.causes.clone());
+            for TraceCause { cell, commit_ts: from } in causes {
+                if self.add(from, (Side::Cause, depth + 1), CAUSES_MAX).await? {
+                    left.push_back((from, depth + 1));
+                }
+                self.join(from, to, cell);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what the changes of a transaction have set off, and what that has.
+    async fn down(&mut self, own: Timestamp) -> Result<()> {
+        let mut left = VecDeque::from([(own, 0)]);
+        while let Some((from, depth)) = left.pop_front() {
+            let links = self.finder.set_off_by(from).await?.iter();
+            let mut effects: Vec<_> = links.map(|link| (link.effect, link.cell.clone())).collect();
+            effects.extend(self.handled_later(from, &effects).await?);
+            for (effect, cell) in effects {
+                if self.add(effect, (Side::Effect, depth + 1), NODES_MAX).await? {
+                    left.push_back((effect, depth + 1));
+                }
+                self.join(from, effect, cell);
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs that have handled changes of a transaction together with later ones: those are what
+    /// the runs name. Of each strong observer it is the first that has acknowledged the cell since.
+    async fn handled_later(
+        &self,
+        from: Timestamp,
+        known: &[(Timestamp, CellName)],
+    ) -> Result<Vec<(Timestamp, CellName)>> {
+        let mut found = Vec::new();
+        let Some(record) = self.nodes[&from].record.as_ref().filter(|_| from >= self.floor) else {
+            return Ok(found);
+        };
+        let schema = self.shared.known_schema();
+        for cell in &record.cells {
+            let strong = schema.strength(&cell.table, &cell.column) == Some(Strength::Strong);
+            if !strong || known.iter().any(|(_, known)| known == cell) {
+                continue;
+            }
+            let table = self.shared.table(&cell.table).await?;
+            let row = cell.row.clone();
+            let history = cell_history(self.shared, &table, row, &cell.column).await?;
+            let mut first = BTreeMap::<&str, Timestamp>::new();
+            // Newest first: what stays is the oldest.
+            for moment in &history {
+                let since = moment.acks.iter().filter(|(_, start_ts)| *start_ts > from);
+                first.extend(since.map(|(observer, _)| (observer.as_str(), moment.timestamp)));
+            }
+            found.extend(first.into_values().map(|effect| (effect, cell.clone())));
+        }
+        Ok(found)
+    }
+
+    fn join(&mut self, from: Timestamp, to: Timestamp, cell: CellName) {
+        if self.nodes.contains_key(&from) && self.nodes.contains_key(&to) {
+            self.edges.insert(WhyEdge { from, to, cell });
+        }
+    }
+}
+
+impl Why {
+    /// Computes how long each transaction has waited for its begin.
+    fn measure(&mut self) {
+        let of = |node: &WhyNode| Some((node.ts, node.record.as_ref()?.wall_ms));
+        let ended: BTreeMap<Timestamp, u64> = self.nodes.iter().filter_map(of).collect();
+        for node in &mut self.nodes {
+            let causes = self.edges.iter().filter(|edge| edge.to == node.ts);
+            let first = causes.filter_map(|edge| ended.get(&edge.from)).min();
+            node.delay = node.record.as_ref().zip(first).map(|(record, first)| {
+                let since = Duration::from_millis(record.wall_ms.saturating_sub(*first));
+                since.saturating_sub(record.took)
+            });
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Writing the trace: a task of the client's runtime that gathers what waits into rows.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{Mutation, RowMutation, Syncing, Table, Timestamp};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::future::select;
+
+use crate::Result;
+use crate::records::layout::SYSTEM;
+use crate::shared::Shared;
+use crate::trace::find::Finder;
+use crate::trace::queue::{Queued, Trace};
+use crate::trace::rows::{ENTRIES, TIME, open, row_of};
+use crate::trace::sweep::{Sweeper, time_of};
+
+/// How long entries are gathered until they are written.
+const GATHERED_FOR: Duration = Duration::from_millis(500);
+/// The most bytes of one row.
+const ROW_BYTES_MAX: usize = 64 << 10;
+/// How long the end of a client waits for the rest of its trace.
+const FLUSHED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Writes a client's trace from now on, until the client is closed or dropped.
+pub(crate) fn start(shared: &Arc<Shared>) {
+    let Some(trace) = shared.trace().cloned() else { return };
+    let runtime = shared.runtime().clone();
+    let shared = Arc::downgrade(shared);
+    runtime.clone().spawn(Box::pin(async move {
+        let mut sweeper = Sweeper::new(&*runtime);
+        loop {
+            let rung = trace.bell.rung();
+            // A client that does nothing wakes nobody.
+            if trace.is_empty() && shared.strong_count() > 0 {
+                trace.bell.after(rung).await;
+            }
+            runtime.sleep(GATHERED_FOR).await;
+            let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) else {
+                return;
+            };
+            let written = write(&shared, &trace).await;
+            if let Err(error) = sweeper.sweep(&shared, written).await {
+                // The next sweep goes on where this one ended.
+                tracing::debug!(target: "percolator::trace", event = "trace_not_swept", %error);
+            }
+        }
+    }));
+}
+
+/// Writes what waits, and waits for what is being written: a client is about to end.
+pub(crate) async fn flush(shared: &Shared) {
+    let Some(trace) = shared.trace() else { return };
+    select(pin!(write(shared, trace)), shared.runtime().sleep(FLUSHED_WITHIN)).await;
+    // So that the task ends.
+    trace.wake();
+}
+
+/// Writes what waits. What cannot be written is counted and left out: another try would only meet
+/// more that waits. Returns how many transactions were written.
+async fn write(shared: &Shared, trace: &Trace) -> u64 {
+    let mut number = trace.writing.lock().await;
+    if let Err(error) = decide_held(shared, trace).await {
+        tracing::debug!(target: "percolator::trace", event = "causes_not_found", %error);
+    }
+    let mut rows = rows(trace.take_ready());
+    if rows.is_empty() {
+        return 0;
+    }
+    let mut transactions = 0;
+    let table = open(&*shared.services().store).await;
+    while let Some((bucket, row)) = rows.pop() {
+        *number += 1;
+        let written = match &table {
+            Ok(table) => write_row(shared, &**table, (bucket, *number), &row).await,
+            Err(error) => Err(error.clone()),
+        };
+        if let Err(error) = written {
+            shared.counters().trace_dropped.add(row.transactions);
+            tracing::debug!(target: "percolator::trace", event = "trace_not_written", %error);
+        } else {
+            transactions += row.transactions;
+        }
+    }
+    transactions
+}
+
+/// A row that is gathered.
+#[derive(Debug, Default)]
+struct Gathered {
+    bytes: BytesMut,
+    transactions: u64,
+}
+
+/// Gathers entries into rows, in the order in which they came.
+fn rows(entries: Vec<Queued>) -> Vec<(u64, Gathered)> {
+    let (mut full, mut open) = (Vec::new(), BTreeMap::<u64, Gathered>::new());
+    for Queued { bucket, bytes, counts } in entries {
+        let row = open.entry(bucket).or_default();
+        if !row.bytes.is_empty() && row.bytes.len() + bytes.len() > ROW_BYTES_MAX {
+            full.push((bucket, std::mem::take(row)));
+        }
+        row.bytes.put_slice(&bytes);
+        row.transactions += u64::from(counts);
+    }
+    full.extend(open);
+    full.reverse();
+    full
+}
+
+async fn write_row(
+    shared: &Shared,
+    table: &dyn Table,
+    (bucket, number): (u64, u64),
+    gathered: &Gathered,
+) -> bigtable::Result<()> {
+    let time = time_of(shared.runtime().wall_ms(), gathered.transactions);
+    let entries = Bytes::copy_from_slice(&gathered.bytes);
+    let set = |qualifier, value| Mutation::set(SYSTEM, qualifier, Timestamp::ZERO, value);
+    let row = RowMutation::new(row_of(bucket, shared.incarnation(), number));
+    let row = row.mutation(set(ENTRIES, entries)).mutation(set(TIME, time));
+    table.mutate_row(row.sync(Syncing::MayBeLost)).await
+}
+
+/// Looks in the table for the causes of what is held back.
+async fn decide_held(shared: &Shared, trace: &Trace) -> Result<()> {
+    let mut held = trace.take_held();
+    if held.is_empty() {
+        return Ok(());
+    }
+    let mut finder = Finder::open(shared).await;
+    while let Some(one) = held.pop_front() {
+        let mut is_traced = false;
+        if let Ok(finder) = &mut finder {
+            for cause in &one.causes {
+                is_traced |= finder.transaction(*cause).await.is_ok_and(|found| found.is_some());
+            }
+        }
+        trace.settle(one, is_traced, &**shared.runtime());
+    }
+    finder.map(drop)
+}
