@@ -5,6 +5,8 @@
 //! `table.percolator.internal`. A server takes only clients of the roles it serves, and a client
 //! only servers of the role it looks for, wherever they are: so a leader may be anywhere, and who
 //! holds a client's certificate cannot pose as the oracle.
+//!
+//! ADR-19 says what this design costs, and what would change it.
 
 use std::fmt;
 use std::net::SocketAddr;

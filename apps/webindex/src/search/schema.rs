@@ -7,6 +7,11 @@
 //! An index of an earlier format is emptied and made anew. A new index lacks the pages that were
 //! exported to an earlier one, or to one that somebody deleted. The file `REBUILD` says so until
 //! all are to be exported again.
+//!
+//! The index holds each word as it stands and as its English stem, and the text of every page. The
+//! exact form ranks first and other forms are found; a snippet is cut without a read of the store.
+//! The digest of a page lies in columns of numbers: many exports compare digests and write nothing,
+//! and stored fields would bring the texts with them.
 
 use std::fs;
 use std::io::{self, Write};

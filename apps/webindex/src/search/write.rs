@@ -6,6 +6,9 @@
 //! writer remembers the numbers that it has **confirmed** in this way, and every commit carries
 //! their highest, the **floor**: whoever opens the index next refuses batches up to there, because
 //! it cannot tell any more.
+//!
+//! Segments of more than 20,000 pages are merged only when most of their pages are deleted. A merge
+//! maps all that it reads, so memory, and the bytes written for a page, would grow with the site.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

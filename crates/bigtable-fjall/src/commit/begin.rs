@@ -3,6 +3,9 @@
 //!
 //! Callers poll futures, so nothing that keeps a thread waiting is done on theirs: no sync, no
 //! seal, and no batch while the engine may hold it up (`calm.rs`).
+//!
+//! A caller that hands a write over pays two changes of thread for it, so short writes stay with
+//! their caller (ADR-13).
 
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, TryLockError};

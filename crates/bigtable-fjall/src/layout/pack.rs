@@ -18,6 +18,8 @@
 //! Invariants: a pack holds at least one version, and each is older than the one before. A pack of
 //! several is within the [`Bounds`] it was made with, so that no change has much to copy; a version
 //! that is too large for them has a pack of its own.
+//!
+//! ADR-14 says what this design costs, and what would change it.
 
 use std::ops::ControlFlow;
 

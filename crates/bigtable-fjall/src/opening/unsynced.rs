@@ -8,6 +8,8 @@
 //! Opening removes that mark once the journal is synced. That the machine has restarted is kept in
 //! another file until the caller acknowledges it: a table server must stay silent for a while, also
 //! if it ends within that while and starts again (H71).
+//!
+//! ADR-16 says what this design costs, and what would change it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

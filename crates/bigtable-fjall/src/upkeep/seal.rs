@@ -18,6 +18,8 @@
 //! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each buffer
 //! that is sealed makes two messages, of which the second follows when the first is taken, and
 //! buffers that wait are bounded here.
+//!
+//! ADR-13 says what this design costs, and what would change it.
 
 use std::sync::Arc;
 use std::time::Duration;

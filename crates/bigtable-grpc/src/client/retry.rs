@@ -1,4 +1,6 @@
 //! Repeating what may be repeated.
+//!
+//! ADR-18 says what this design costs, and what would change it.
 
 use std::time::Duration;
 

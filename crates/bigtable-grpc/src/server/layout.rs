@@ -9,6 +9,8 @@
 //! Which of the engine's families: the names that Percolator uses get the locality groups that its
 //! protocol wants (paper section 2.2: locks and notifications in memory); all others lie together.
 //! An in-memory group spills what is beyond its bound to disk, so no name is a limit to anybody.
+//!
+//! ADR-17 says what this design costs, and what would change it.
 
 use std::sync::Arc;
 

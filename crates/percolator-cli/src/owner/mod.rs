@@ -30,6 +30,8 @@
 //!   dropped and its client closed, which is to the database what the end of a process is.
 //! * Nothing waits in memory for an asker that does not read; that asker is cut off after a minute.
 //! * Only this user and the superuser are answered.
+//!
+//! ADR-20 says what this design costs, and what would change it.
 
 #[cfg_attr(not(unix), allow(dead_code, reason = "nobody asks where there are no Unix sockets"))]
 pub(crate) mod asked;

@@ -1,4 +1,6 @@
 //! Samples: at which moment which timestamp was the latest.
+//!
+//! ADR-6 says what this design costs, and what would change it.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -25,6 +25,8 @@
 //! Clocks may run up to 9 percent too fast or too slow, and must go on while the machine sleeps.
 //! What is left is a process that stops for longer than a term between a look at its clock and the
 //! moment at which its bytes leave it: nobody but the store could refuse those.
+//!
+//! ADR-5 says what this design costs, and what would change it.
 
 use std::sync::Arc;
 use std::time::Duration;

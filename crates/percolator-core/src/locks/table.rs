@@ -9,6 +9,8 @@
 //! Invariant: tokens lie under incarnations, which are never used again, so an old life's locks do
 //! not look alive because of a new one (H17). What is judged dead and lives is made whole by its
 //! next renewal; safety depends on neither.
+//!
+//! ADR-10 says what this design costs, and what would change it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

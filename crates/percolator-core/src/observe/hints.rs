@@ -8,6 +8,8 @@
 //! backlog of one column holds up no other. An observer may be bounded to so many runs at a time. A
 //! lane with as many runs is passed over, and its hints wait, so that slow observers do not take
 //! all workers.
+//!
+//! ADR-12 says what this design costs, and what would change it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;

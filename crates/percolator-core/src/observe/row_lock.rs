@@ -9,6 +9,8 @@
 //! lock that another worker has taken over stays that worker's. It ends before the lock is given
 //! up, and after the longest run. No safety depends on the lock: of two runs for one change at most
 //! one commits.
+//!
+//! ADR-11 says what this design costs, and what would change it.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -27,6 +27,8 @@
 //! For the same reason a notification may take the place of all below it: who looks because of it,
 //! looks with a higher `s'` than they asked for. So a cell that is written a thousand times while
 //! nobody looks has one.
+//!
+//! ADR-3 says what this design costs, and what would change it.
 
 use bigtable::{ROW_KEY_BYTES_MAX, RowKey, Store};
 use bytes::{BufMut, BytesMut};

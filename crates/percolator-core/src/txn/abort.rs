@@ -1,4 +1,7 @@
 //! Abort by the owner: the primary first, with its tomb, then the others (H01, H24).
+//!
+//! The tomb stays even if no row was locked: a prewrite that a network delays must find it. Garbage
+//! collection removes the tomb.
 
 use crate::records::branch::{Branch, change};
 use crate::shared::Shared;

@@ -11,6 +11,8 @@
 //! that waited for its turn unpolled would hold up the tasks before it for ever. At most
 //! [`FINISHED_MAX`] tasks run at a time; a commit beyond is left as a crash would leave it. A
 //! process that dies takes its tasks with it (H16): nothing of a dead process is finished.
+//!
+//! ADR-7 says what this design costs, and what would change it.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -3,6 +3,8 @@
 //! Invariants: lock and write columns come from one atomic row read (H27); a value is returned only
 //! when no lock at or below `s` stands in the same read (H28); after a lock was resolved the row is
 //! read again at the same `s`.
+//!
+//! ADR-2 says what this design costs, and what would change it.
 
 use bigtable::{Cell, Glance, Glanced, RowKey, Selection, TimeRange, Timestamp};
 use bytes::Bytes;

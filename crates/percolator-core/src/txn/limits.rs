@@ -4,6 +4,8 @@
 //! every scan of its table fails. So prewrite compares the largest request of every later step with
 //! the limits that the store states, before it sends anything. A commit in one step has no later
 //! steps, and none of this.
+//!
+//! ADR-4 says what this design costs, and what would change it.
 
 use bigtable::{ConditionalMutation, Limits, Mutation, RequestSize, RowKey};
 

@@ -13,6 +13,8 @@
 //! observer schema that grew since the transaction began, or a window that is used up, sends the
 //! transaction through the two phases, with the same `s`. After an unknown outcome a tomb on the
 //! primary keeps a late request out, as it does a late prewrite (H02).
+//!
+//! ADR-1 says what this design costs, and what would change it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
