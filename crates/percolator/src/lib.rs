@@ -64,6 +64,8 @@ mod connect;
 mod database;
 #[cfg(feature = "embedded")]
 mod embedded;
+#[cfg(doctest)]
+mod readme;
 mod room;
 mod tokio_runtime;
 
