@@ -5,6 +5,7 @@
 //! circles   import circles of files, by the graph of imports (imports)
 //! rooms     files that extend a type of another folder
 //! text      the width of comments, the length of files, the numbers of hazards and decisions
+//! documents the length of README.md and ARCHITECTURE.md, and the links of all documents
 //! names     no item is named by a word that the field has another word for
 //! ```
 //!
@@ -18,6 +19,7 @@
 //! macro makes counts as one of the file that calls the macro.
 
 mod circles;
+mod documents;
 mod finding;
 mod imports;
 mod layers;
@@ -32,6 +34,7 @@ mod text;
 mod tree;
 
 pub use circles::circles;
+pub use documents::{document_length, links};
 pub use finding::Finding;
 pub use layers::layers;
 pub use lines::{Kind, lines};

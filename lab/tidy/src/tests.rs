@@ -209,3 +209,44 @@ fn a_decision_without_a_file_is_found() {
     );
     assert_eq!(of(8), [message]);
 }
+
+#[test]
+fn a_long_readme_is_found() {
+    let short = [("README.md", "a\n"), ("ARCHITECTURE.md", "a\n")];
+    assert_eq!(document_length(&tree(&short)), []);
+    let long = "a\n".repeat(111);
+    let found = shown(document_length(&tree(&[("README.md", &long), ("ARCHITECTURE.md", &long)])));
+    assert_eq!(
+        found,
+        ["README.md:111: document-length: 111 lines, at most 110 are allowed: \
+                        shorten it"]
+    );
+    assert_eq!(document_length(&tree(&[])).len(), 2);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let target = "# A *title*: of `two` parts\n\n## Part\n\n```sh\n# Code\n```\n\n## Part\n";
+    let found = |text: &str, coming: &[&str]| {
+        let files = [("docs/a.md", text), ("docs/book/b.md", target), ("crates/a.rs", "")];
+        links(&tree(&files), coming).len()
+    };
+    for link in [
+        "book/b.md",
+        "book/b.md#a-title-of-two-parts",
+        "book/b.md#part-1",
+        "book",
+        "book/",
+        "../crates/a.rs",
+        "../docs/a.md",
+        "https://example.org/#nothing",
+    ] {
+        assert_eq!(found(&format!("See [it]({link}), and [more]({link})."), &[]), 0, "{link}");
+    }
+    for link in ["b.md", "book/b.md#code", "book/b.md#part-2", "#part", "../../a.md", "boo"] {
+        assert_eq!(found(&format!("See [it]({link})."), &[]), 1, "{link}");
+        assert_eq!(found(&format!("See `[it]({link})`.\n```\n[it]({link})\n```\n"), &[]), 0);
+    }
+    assert_eq!(found("[it](b.md)", &["docs/b.md"]), 0);
+    assert_eq!(found("[it](book/b.md)", &["docs/book/b.md"]), 1);
+}
