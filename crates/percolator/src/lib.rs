@@ -31,6 +31,9 @@
 //! See [`Client`] for what a database can do, [`Transaction`] for reading and writing, and
 //! [`Observer`] for code that runs when data changes.
 //!
+//! [The book](https://github.com/percolator-rs/percolator/blob/main/docs/book/README.md) explains
+//! how all this works, says what a program may rely on, and has recipes with complete programs.
+//!
 //! # Features
 //!
 //! A feature adds items and changes none. Without any, a database lies in memory
