@@ -179,7 +179,9 @@ fn lines_are_counted_by_what_they_are_for() {
 
 #[test]
 fn a_hazard_without_a_row_is_found() {
-    let table = ("docs/hazards.md", "| Hazard | Defence |\n|---|---|\n| H07 a lock | `a.rs` |\n");
+    let rows = "| Hazard | Defence |\n|---|---|\n| H07 | `a.rs` |\n";
+    let list = format!("* **H07** A lock is lost.\n\n{rows}");
+    let table = ("docs/hazards.md", &*list);
     let of = |number: &str| {
         let text = format!("\n// A lost lock ({number}).\nlet {number}0 = \"{number}_\";\n");
         shown(hazards(&tree(&[table, ("crates/a/src/lib.rs", &text)])))
@@ -192,6 +194,8 @@ fn a_hazard_without_a_row_is_found() {
          correct the number"
     );
     assert_eq!(of(&unknown), [message]);
+    let message = "docs/hazards.md:1: hazards: H07 has a row and no sentence: add it to the list";
+    assert_eq!(shown(hazards(&tree(&[("docs/hazards.md", rows)]))), [message]);
 }
 
 #[test]

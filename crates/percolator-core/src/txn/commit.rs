@@ -9,6 +9,9 @@
 //! Invariants: `c` is asked for strictly after the last prewrite was acknowledged; one function
 //! decides the primary, and its result is an argument of every secondary action (H10); after a lost
 //! reply the primary's row says what happened, and only it (H07).
+//!
+//! The caller waits for the secondaries in the embedded store, and not over a network. ADR-8 says
+//! what that costs, and what would change it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
