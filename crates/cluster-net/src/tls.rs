@@ -6,6 +6,8 @@
 //! the roles that it serves. A client accepts only servers of the role that it looks for, on
 //! any host. So a leader may run anywhere, and the holder of a client's certificate cannot pose
 //! as the oracle.
+//!
+//! ADR-19 says what this design costs, and what would change it.
 
 use std::fmt;
 use std::net::SocketAddr;

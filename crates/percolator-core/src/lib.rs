@@ -28,6 +28,7 @@ mod error;
 #[doc(hidden)]
 pub mod face;
 mod gc;
+pub mod hazards;
 mod locks;
 #[doc(hidden)]
 pub mod mutants;

@@ -31,6 +31,9 @@
 //! See [`Client`] for the operations of a database, [`Transaction`] for reading and writing,
 //! and [`Observer`] for code that runs when data changes.
 //!
+//! [The book](https://github.com/percolator-rs/percolator/blob/main/docs/book/README.md) explains
+//! how all this works, says what a program may rely on, and has recipes with complete programs.
+//!
 //! # Features
 //!
 //! A feature adds items and changes none. Without features, a database lives in memory
@@ -66,6 +69,8 @@ mod database;
 mod embedded;
 #[cfg(feature = "cluster")]
 mod process;
+#[cfg(doctest)]
+mod readme;
 mod room;
 mod tokio_runtime;
 

@@ -6,6 +6,7 @@
 //! rooms     files that extend a type of another folder
 //! text      the width of comments, the length of files, the numbers of hazards and decisions
 //! sentences how a comment's sentences begin, and how long they are
+//! documents the length of README.md and ARCHITECTURE.md, and the links of all documents
 //! names     no item is named by a word that the field has another word for
 //! ```
 //!
@@ -19,6 +20,7 @@
 //! macro creates counts as one of the file that calls the macro.
 
 mod circles;
+mod documents;
 mod finding;
 mod imports;
 mod layers;
@@ -34,6 +36,7 @@ mod text;
 mod tree;
 
 pub use circles::circles;
+pub use documents::{document_length, links};
 pub use finding::Finding;
 pub use layers::layers;
 pub use lines::{Kind, lines};

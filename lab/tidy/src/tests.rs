@@ -180,7 +180,9 @@ fn lines_are_counted_by_what_they_are_for() {
 
 #[test]
 fn a_hazard_without_a_row_is_found() {
-    let table = ("docs/hazards.md", "| Hazard | Defence |\n|---|---|\n| H07 a lock | `a.rs` |\n");
+    let rows = "| Hazard | Defence |\n|---|---|\n| H07 | `a.rs` |\n";
+    let list = format!("* **H07** A lock is lost.\n\n{rows}");
+    let table = ("docs/hazards.md", &*list);
     let of = |number: &str| {
         let text = format!("\n// A lost lock ({number}).\nlet {number}0 = \"{number}_\";\n");
         shown(hazards(&tree(&[table, ("crates/a/src/lib.rs", &text)])))
@@ -193,6 +195,8 @@ fn a_hazard_without_a_row_is_found() {
          correct the number"
     );
     assert_eq!(of(&unknown), [message]);
+    let message = "docs/hazards.md:1: hazards: H07 has a row and no sentence: add it to the list";
+    assert_eq!(shown(hazards(&tree(&[("docs/hazards.md", rows)]))), [message]);
 }
 
 #[test]
@@ -209,4 +213,45 @@ fn a_decision_without_a_file_is_found() {
         8
     );
     assert_eq!(of(8), [message]);
+}
+
+#[test]
+fn a_long_readme_is_found() {
+    let short = [("README.md", "a\n"), ("ARCHITECTURE.md", "a\n")];
+    assert_eq!(document_length(&tree(&short)), []);
+    let long = "a\n".repeat(111);
+    let found = shown(document_length(&tree(&[("README.md", &long), ("ARCHITECTURE.md", &long)])));
+    assert_eq!(
+        found,
+        ["README.md:111: document-length: 111 lines, at most 110 are allowed: \
+                        shorten it"]
+    );
+    assert_eq!(document_length(&tree(&[])).len(), 2);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let target = "# A *title*: of `two` parts\n\n## Part\n\n```sh\n# Code\n```\n\n## Part\n";
+    let found = |text: &str, coming: &[&str]| {
+        let files = [("docs/a.md", text), ("docs/book/b.md", target), ("crates/a.rs", "")];
+        links(&tree(&files), coming).len()
+    };
+    for link in [
+        "book/b.md",
+        "book/b.md#a-title-of-two-parts",
+        "book/b.md#part-1",
+        "book",
+        "book/",
+        "../crates/a.rs",
+        "../docs/a.md",
+        "https://example.org/#nothing",
+    ] {
+        assert_eq!(found(&format!("See [it]({link}), and [more]({link})."), &[]), 0, "{link}");
+    }
+    for link in ["b.md", "book/b.md#code", "book/b.md#part-2", "#part", "../../a.md", "boo"] {
+        assert_eq!(found(&format!("See [it]({link})."), &[]), 1, "{link}");
+        assert_eq!(found(&format!("See `[it]({link})`.\n```\n[it]({link})\n```\n"), &[]), 0);
+    }
+    assert_eq!(found("[it](b.md)", &["docs/b.md"]), 0);
+    assert_eq!(found("[it](book/b.md)", &["docs/book/b.md"]), 1);
 }

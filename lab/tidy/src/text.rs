@@ -51,7 +51,7 @@ pub fn file_length(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Checks that every hazard that the code names, by an H and two digits, has a row in
-/// `docs/hazards.md`.
+/// `docs/hazards.md`, and that every row has a sentence in the list above the table.
 ///
 /// `lab/sim/tests/suite/hazards.rs` checks the rows themselves.
 #[must_use]
@@ -61,10 +61,17 @@ pub fn hazards(tree: &Tree) -> Vec<Finding> {
         .lines()
         .filter_map(|line| line.strip_prefix("| H")?.split_once(' '))
         .map(|(number, _)| number)
+        // Not the table's first row, which says `Hazard`.
+        .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
         .collect();
     let known = |number: &str| number.len() != 2 || rows.contains(number);
     let remedy = format!("has no row in {HAZARDS}: add the row, or correct the number");
-    numbers(tree, "hazards", "H", known, &remedy)
+    let mut findings = numbers(tree, "hazards", "H", known, &remedy);
+    for number in rows.iter().filter(|number| !table.contains(&format!("* **H{number}** "))) {
+        let message = format!("H{number} has a row and no sentence: add it to the list");
+        findings.push(Finding { file: HAZARDS.to_owned(), line: 1, rule: "hazards", message });
+    }
+    findings
 }
 
 /// Checks that every decision that the code names has a file in `docs/decisions/`, whose name

@@ -11,6 +11,9 @@ const CIRCLES: &[(&str, usize)] = &[];
 /// Types that more than three files outside of their folder extend, with the number of files.
 const ROOMS: &[(&str, &str, usize)] = &[];
 
+/// Documents that others link to and that are not written yet.
+const COMING: &[&str] = &["docs/backup.md"];
+
 fn tree() -> Tree {
     Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .expect("the sources can be read")
@@ -59,4 +62,14 @@ fn every_hazard_that_the_code_names_has_a_row() {
 #[test]
 fn every_decision_that_the_code_names_has_a_file() {
     pass(percolator_tidy::decisions(&tree()));
+}
+
+#[test]
+fn the_first_documents_are_short() {
+    pass(percolator_tidy::document_length(&tree()));
+}
+
+#[test]
+fn every_link_of_a_document_leads_somewhere() {
+    pass(percolator_tidy::links(&tree(), COMING));
 }

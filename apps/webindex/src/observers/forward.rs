@@ -9,6 +9,10 @@
 //! No link is missed in between. A link committed at c notifies the exporter at c, whose run
 //! begins after c. Either that run sees that the target is a duplicate, or the target becomes
 //! one later. In the second case `attach` runs later still, and sees the link in its home row.
+//!
+//! A placed link notifies its target, and the export of the target finds out whether it is a
+//! duplicate. Only then are home rows looked at, because nearly no placed link has anything to
+//! forward.
 
 use std::collections::BTreeMap;
 

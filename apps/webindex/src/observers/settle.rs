@@ -15,6 +15,9 @@
 //! more. The page that closes a circle sees all of it when it settles, because its own target
 //! was the last to be recorded. It gives all pages of the circle one cluster in one
 //! transaction, named after the first address.
+//!
+//! A page that redirects, or declares another page, has no text of its own in a cluster. The few
+//! words of such pages are equal on whole sites, and would join all their targets.
 
 use std::collections::BTreeSet;
 

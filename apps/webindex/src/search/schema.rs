@@ -8,6 +8,11 @@
 //! An index of an earlier format is deleted and created again. A new index lacks the pages
 //! that were exported to an earlier index, or to one that was deleted. The file `REBUILD`
 //! marks such an index until the export of all pages is certain.
+//!
+//! The index holds each word as it stands and as its English stem, and the text of every page. The
+//! exact form ranks first and other forms are found; a snippet is cut without a read of the store.
+//! The digest of a page lies in columns of numbers: many exports compare digests and write nothing,
+//! and stored fields would bring the texts with them.
 
 use std::fs;
 use std::io::{self, Write};

@@ -8,6 +8,9 @@
 //! So the writer remembers the numbers that it has **confirmed** in this way. Every commit
 //! carries the highest of them, the **floor**. A process that opens the index later does not
 //! know which pages were confirmed, so it refuses batches up to the floor.
+//!
+//! Segments of more than 20,000 pages are merged only when most of their pages are deleted. A merge
+//! maps all that it reads, so memory, and the bytes written for a page, would grow with the site.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,6 +4,9 @@
 //! Callers poll futures, so no work on their threads may block. A caller's thread never syncs
 //! and never seals a buffer. It writes no batch while the engine may delay the batch
 //! (`calm.rs`).
+//!
+//! A caller that hands a write over pays two changes of thread for it, so short writes stay with
+//! their caller (ADR-13).
 
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, TryLockError};

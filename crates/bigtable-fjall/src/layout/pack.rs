@@ -20,6 +20,8 @@
 //! * A pack holds at least one version, and each version is older than the one before it.
 //! * A pack of several versions is within the [`Bounds`] it was made with, so that no change
 //!   copies much. A version that exceeds the bounds has a pack of its own.
+//!
+//! ADR-14 says what this design costs, and what would change it.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,7 @@
 //! Tunes the engine: filters, blocks, file sizes, and merges.
+//!
+//! The indexes of files beyond the first level lie in blocks that the cache holds. Whole indexes
+//! would stay in memory for as long as their files, and would grow with the store.
 
 use std::sync::Arc;
 

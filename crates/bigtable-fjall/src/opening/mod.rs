@@ -27,6 +27,8 @@
 //! | its number does not rise, or the inventory says that it was whole | refuse | refuse |
 //!
 //! A sealed journal was synced before the next one was begun, so it must be sound to its end.
+//!
+//! ADR-15 says what this design costs, and what would change it.
 
 mod check;
 mod damage;

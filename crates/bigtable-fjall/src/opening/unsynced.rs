@@ -8,6 +8,8 @@
 //! Opening removes this mark once the journal is synced. A second file records the restart of
 //! the machine until the caller acknowledges it. A table server must stay silent for a while
 //! after a restart, even if it ends during that time and starts again (H71).
+//!
+//! ADR-16 says what this design costs, and what would change it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -21,6 +21,8 @@
 //! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each
 //! sealed buffer makes two messages, and the second follows only when the first is taken. This
 //! file bounds the number of sealed buffers that wait.
+//!
+//! ADR-13 says what this design costs, and what would change it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Repeats requests that may be repeated, with growing pauses.
+//!
+//! ADR-18 says what this design costs, and what would change it.
 
 use std::time::Duration;
 

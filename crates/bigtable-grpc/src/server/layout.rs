@@ -9,6 +9,8 @@
 //! Family names that Percolator uses get the locality groups that its protocol needs (paper
 //! section 2.2: locks and notifications in memory). All other families share one. An in-memory
 //! group spills to disk beyond its bound, so a name restricts nobody.
+//!
+//! ADR-17 says what this design costs, and what would change it.
 
 use std::sync::Arc;
 

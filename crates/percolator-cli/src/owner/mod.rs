@@ -31,6 +31,8 @@
 //! * The owner buffers no output for an asker that does not read. It cuts that asker off after a
 //!   minute.
 //! * The owner answers only its own user and the superuser.
+//!
+//! ADR-20 says what this design costs, and what would change it.
 
 #[cfg_attr(not(unix), allow(dead_code, reason = "nobody asks where there are no Unix sockets"))]
 pub(crate) mod asked;

@@ -25,6 +25,8 @@ pub(crate) const READS: &[&str] = &[
     "/api/v1/graph",
     "/api/v1/failures",
     "/api/v1/cell?table=docs&row=a&column=doc:text",
+    "/api/v1/why?table=docs&row=a&column=doc:text",
+    "/api/v1/keys?metric=write&minutes=60",
     "/api/v1/locks",
     "/api/v1/conflicts",
     "/api/v1/transactions",

@@ -3,6 +3,8 @@
 //!
 //! The list is bounded. Neither its moments nor its timestamps go back from one sample to the
 //! next.
+//!
+//! ADR-6 says what this design costs, and what would change it.
 
 use std::collections::VecDeque;
 use std::time::Duration;

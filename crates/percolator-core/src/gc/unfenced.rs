@@ -30,6 +30,8 @@
 //! Clocks may run up to 9 percent too fast or too slow, and must go on while the machine
 //! sleeps. One gap remains: a process looks at its clock, stops for longer than a term, and
 //! only then sends its bytes. Only the store could refuse these bytes.
+//!
+//! ADR-5 says what this design costs, and what would change it.
 
 use std::sync::Arc;
 use std::time::Duration;

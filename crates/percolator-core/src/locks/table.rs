@@ -9,6 +9,8 @@
 //! of an old life never look alive because the client has a new life (H17). A client that was
 //! judged dead by mistake counts as alive again after its next renewal. Safety depends on
 //! neither judgement.
+//!
+//! ADR-10 says what this design costs, and what would change it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

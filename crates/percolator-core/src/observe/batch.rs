@@ -7,6 +7,8 @@
 //! A batch that runs into a conflict is delivered in halves, and these in halves again.
 //! Otherwise one change that other transactions contend for would block all its neighbours,
 //! round after round (H56).
+//!
+//! ADR-9 says what this design costs, and what would change it.
 
 use std::pin::pin;
 use std::sync::Arc;

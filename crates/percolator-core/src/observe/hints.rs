@@ -8,6 +8,8 @@
 //! a long backlog of one column does not delay the others. A lane may have a bound of runs at
 //! a time. Workers skip a lane that has reached its bound, so that slow observers do not
 //! occupy all workers.
+//!
+//! ADR-12 says what this design costs, and what would change it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;

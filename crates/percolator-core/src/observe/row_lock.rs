@@ -9,6 +9,8 @@
 //! lock that another worker has taken over. Renewals end before the lock is released, and
 //! after [`run_max`](crate::WorkerOptions::run_max) at the latest (H73). No safety depends on
 //! the lock: of two runs for one change at most one commits.
+//!
+//! ADR-11 says what this design costs, and what would change it.
 
 use std::pin::pin;
 use std::time::Duration;

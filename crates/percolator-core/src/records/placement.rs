@@ -31,6 +31,8 @@
 //! For the same reason one notification may replace all lower ones. The worker that finds it
 //! reads at a timestamp `s'` above all of them. So a cell that is written a thousand times
 //! before a worker looks has one notification.
+//!
+//! ADR-3 says what this design costs, and what would change it.
 
 use bigtable::{ROW_KEY_BYTES_MAX, RowKey, Store};
 use bytes::{BufMut, BytesMut};

@@ -3,6 +3,9 @@
 //!
 //! The primary decides, so a secondary lock may go only after the primary can no longer
 //! commit. The rollback record refuses a late prewrite of the transaction (H01, H24).
+//!
+//! The tomb stays even if no row was locked: a prewrite that a network delays must find it. Garbage
+//! collection removes the tomb.
 
 use crate::records::branch::{Branch, change};
 use crate::shared::Shared;

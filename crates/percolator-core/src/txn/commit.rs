@@ -11,6 +11,9 @@
 //! * One function decides the primary, and every secondary action takes its result as an
 //!   argument. So no secondary commits before the decision (H10).
 //! * After a lost reply only the primary's row says what happened (H07).
+//!
+//! The caller waits for the secondaries in the embedded store, and not over a network. ADR-8 says
+//! what that costs, and what would change it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -13,6 +13,8 @@
 //! * At most [`FINISHED_MAX`] tasks run at a time. A further commit is left as a crash would
 //!   leave it.
 //! * A process that dies takes its tasks with it: nothing of a dead process is finished (H16).
+//!
+//! ADR-7 says what this design costs, and what would change it.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -5,6 +5,8 @@
 //!   (H27).
 //! * A value is returned only if the same read found no lock at or below `s` (H28).
 //! * After a lock was resolved, the row is read again at the same `s`.
+//!
+//! ADR-2 says what this design costs, and what would change it.
 
 use bigtable::{Cell, Glance, Glanced, RowKey, Selection, TimeRange, Timestamp};
 use bytes::Bytes;

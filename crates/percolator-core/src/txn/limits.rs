@@ -4,6 +4,8 @@
 //! scan of its table fails (H70). So prewrite first compares the largest request of every
 //! later step with the limits that the store states. A one-step commit has no later steps and
 //! needs none of this.
+//!
+//! ADR-4 says what this design costs, and what would change it.
 
 use bigtable::{ConditionalMutation, Limits, Mutation, RequestSize, RowKey};
 

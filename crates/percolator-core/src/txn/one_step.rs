@@ -16,6 +16,8 @@
 //!   transaction takes the two phases. It keeps its `s`.
 //! * After an unknown outcome a rollback record on the primary refuses a late request, as it
 //!   refuses a late prewrite (H02).
+//!
+//! ADR-1 says what this design costs, and what would change it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
