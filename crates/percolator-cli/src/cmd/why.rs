@@ -119,7 +119,7 @@ fn in_order(why: &Answer) -> Vec<Line<'_>> {
         let mut effects = Vec::new();
         for edge in why.edges.iter().filter(|edge| edge.from == from) {
             let is_effect = |node: &&WhyNode| node.side == Side::Effect;
-            if by_ts.get(&edge.to).is_some_and(|node| is_effect(node)) && seen.insert(edge.to) {
+            if by_ts.get(&edge.to).is_some_and(is_effect) && seen.insert(edge.to) {
                 effects.push((edge.to, indent + 1));
             }
         }
