@@ -78,6 +78,14 @@ pub enum Error {
         /// What happened.
         problem: String,
     },
+    /// The store was restored from a backup, or another one was put in its place, after this process
+    /// opened it. Nothing was applied, and nothing that the process has read before holds any more:
+    /// end it, and start it again.
+    #[error(
+        "the store was restored from a backup, or replaced, after this process opened it; nothing \
+         was applied\n  help: start this process again"
+    )]
+    Replaced,
     /// Another process has the store's directory open, or this one has it open already.
     #[error(
         "{}: another process has this directory open\n  help: stop that process, or choose \
@@ -117,6 +125,7 @@ impl Error {
             | Error::Unknown { .. }
             | Error::InvalidRequest(_)
             | Error::Halted { .. }
+            | Error::Replaced
             | Error::InUse { .. }
             | Error::Files { .. } => false,
         }

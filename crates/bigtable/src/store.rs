@@ -11,7 +11,7 @@ use crate::{
     CommitRows, ConditionalMutation, Error, Glance, Glanced, Limits, Page, PageLimit, Result, Row,
     RowKey,
 };
-use crate::{RowMutation, RowRange, RowsOutcome, Selection, TableSchema, Timestamp};
+use crate::{RowMutation, RowRange, RowsOutcome, Selection, StoreId, TableSchema, Timestamp};
 
 /// A place that keeps tables.
 ///
@@ -114,6 +114,12 @@ pub trait Store: Send + Sync + Debug {
     /// [`raise_floor`](Store::raise_floor) is refused there, and who removes what a late request
     /// could still build on waits for that.
     fn request_life_max(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The store's id, if it has one. What is kept outside of the store and made from it, such as a
+    /// search index, is of no use for a store with another id.
+    fn id(&self) -> Option<StoreId> {
         None
     }
 

@@ -20,7 +20,7 @@ use crate::store::FjallStore;
 
 /// Something in a store's directory that is not as the store left it.
 ///
-/// See [`check`] for an example.
+/// See [`check`](crate::check) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -37,9 +37,9 @@ impl Problem {
     }
 }
 
-/// What [`check`] found.
+/// What [`check`](crate::check) found.
 ///
-/// See [`check`] for an example.
+/// See [`check`](crate::check) for an example.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -57,31 +57,8 @@ pub struct Checked {
     pub floor: Timestamp,
 }
 
-/// Checks the store in `dir`, which no process may have open: journals, checksums of all files, the
-/// inventory, the catalog, and every cell of every table. It changes nothing in the directory, and
-/// needs no permission to. Cells are read from a stand-in among the temporary files, which takes
-/// the space of the journals. `more` gets that stand-in, to look further into it, and returns what
-/// it finds.
-///
-/// An unfinished batch at the end of the newest journal counts as a problem: a crash may have left
-/// it, and so may damage.
-///
-/// ```
-/// use bigtable_fjall::{FjallStore, Options, check};
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let dir = dir.path().join("store");
-/// drop(FjallStore::open(&dir, Options::default())?);
-/// assert!(check(&dir, |_store| Vec::new())?.problems.is_empty());
-/// std::fs::write(dir.join("INVENTORY"), "gibberish").unwrap();
-/// let problems = check(&dir, |_store| Vec::new())?.problems;
-/// assert!(problems[0].path.ends_with("INVENTORY"));
-/// # Ok::<(), bigtable::Error>(())
-/// ```
-///
-/// # Errors
-/// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if it holds no store, or
-/// if there is no room for the stand-in.
-pub fn check(
+/// Checks a store; [`check`](crate::check) says what it checks.
+pub(crate) fn check(
     dir: impl AsRef<Path>,
     more: impl FnOnce(FjallStore) -> Vec<Problem>,
 ) -> Result<Checked> {

@@ -1,5 +1,6 @@
 //! Tests of the store on disk, as one binary.
 
+mod backups;
 mod conformance;
 mod contention;
 mod damage;
