@@ -1,5 +1,7 @@
 //! Backups of an open store, and stores made of them.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
