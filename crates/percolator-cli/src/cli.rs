@@ -115,9 +115,11 @@ mod tests {
         ] {
             assert_eq!(place(line), Elsewhere::Writes, "{line}");
         }
+        assert_eq!(place("backup --data D --to B"), Elsewhere::Copies);
         for line in [
             "demo",
             "check D",
+            "restore --from B --data NEW",
             "console",
             "serve table --data D",
             "serve oracle",

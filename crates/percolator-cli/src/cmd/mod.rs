@@ -1,6 +1,7 @@
 //! The commands, one module for each group.
 
 mod backlog;
+mod backup;
 mod cell;
 mod check;
 mod cluster;
@@ -13,6 +14,7 @@ mod locks;
 mod observers;
 mod oracle;
 mod read;
+mod restore;
 pub mod serve;
 mod tables;
 mod tx;
@@ -47,6 +49,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Observers(observers::Observers),
     Check(check::Check),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Console(console::Console),
     #[command(subcommand)]
     Gc(gc::Gc),
@@ -73,6 +77,7 @@ impl Command {
             | Command::Backlog(_)
             | Command::Wait(_) => Elsewhere::Reads,
             Command::Set(_) | Command::Delete(_) | Command::Tx(_) => Elsewhere::Writes,
+            Command::Backup(_) => Elsewhere::Copies,
             Command::Locks(locks) => locks.elsewhere(),
             Command::Observers(observers) => observers.elsewhere(),
             Command::Gc(gc) => gc.elsewhere(),
@@ -80,6 +85,7 @@ impl Command {
             // They need the directory for themselves, go on for long, or open none.
             Command::Demo(_)
             | Command::Check(_)
+            | Command::Restore(_)
             | Command::Console(_)
             | Command::Serve(_)
             | Command::Worker(_)
@@ -103,6 +109,8 @@ impl Command {
             Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
             Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
             Command::Check(check) => Some(check.run(context).await),
+            Command::Backup(backup) => interrupt.cut_off(backup.run(context)).await,
+            Command::Restore(restore) => Some(restore.run(context).await),
             Command::Config(config) => Some(config.run(context)),
             Command::Console(console) => Some(console.run(context).await),
             Command::Set(set) => Some(set.run(context).await),

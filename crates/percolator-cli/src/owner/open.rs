@@ -5,6 +5,7 @@ use std::path::Path;
 
 use percolator::Percolator;
 
+use super::asked::Open;
 use super::listen::{self, Listener};
 use crate::cli;
 
@@ -32,5 +33,5 @@ use crate::cli;
 /// system has no sockets, and neither the runtime directory (`XDG_RUNTIME_DIR`) nor that of
 /// temporary files takes one.
 pub fn listen(db: &Percolator, dir: impl AsRef<Path>) -> io::Result<Listener> {
-    listen::start(Some((db.clone(), cli::run_asked)), dir.as_ref())
+    listen::start(Open::Database(db.clone()), cli::run_asked, dir.as_ref())
 }

@@ -20,7 +20,8 @@ use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::tls::TlsArgs;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::store::{Durability, listen_at};
+use crate::owner::asked::Open;
+use crate::store::{Durability, listen_at, replaced};
 
 /// Serve timestamps, or stand by to do so.
 ///
@@ -79,7 +80,7 @@ impl Oracle {
         let advertised = self.advertise.clone().unwrap_or_else(|| address.clone());
         let options = OracleOptions { address: advertised.to_string(), window: self.window };
         let runtime = Arc::new(TokioRuntime::current());
-        let node = Arc::new(OracleNode::new(store, runtime, options)?);
+        let node = Arc::new(OracleNode::new(store.clone(), runtime, options)?);
         let options = OracleServerOptions {
             clients_max: self.clients_max,
             tls,
@@ -91,7 +92,11 @@ impl Oracle {
         } else {
             context.out.line(&address.to_string())?
         }
-        asked_to_end(&context.interrupt).await?;
+        tokio::select! {
+            asked = asked_to_end(&context.interrupt) => asked?,
+            // It cannot resign: the record is another one.
+            why = replaced(&*store) => return Err(why),
+        }
         server.stop().await?;
         Ok(Exit::Done)
     }
@@ -115,8 +120,8 @@ impl Oracle {
             upkeep_tables: percolator::store::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
-        let store = Arc::new(FjallStore::open(dir, options)?);
-        listen_at(None, dir);
-        Ok(store)
+        let store = FjallStore::open(dir, options)?;
+        listen_at(Open::Store(store.clone()), dir);
+        Ok(Arc::new(store))
     }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bigtable_fjall::FjallStore;
 use bigtable_grpc::{ServeOptions, Server};
 use clap::Args;
 use serde_json::json;
@@ -13,6 +14,7 @@ use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::tls::TlsArgs;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
+use crate::owner::asked::Open;
 use crate::store::{Durability, listen_at};
 
 /// How long requests that run may take to end after SIGTERM.
@@ -66,8 +68,9 @@ impl Table {
             upkeep_tables: percolator::store::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
-        let server = Server::open(&self.data, options).await?;
-        listen_at(None, &self.data);
+        let store = FjallStore::open(&self.data, options)?;
+        let server = Server::over(store.clone()).await?;
+        listen_at(Open::Store(store), &self.data);
         let address = listener.local_addr()?;
         let out = context.out;
         if out.json {
