@@ -86,6 +86,7 @@ mod tests {
         for line in [
             "get Bob",
             "scan",
+            "export",
             "cell Bob bal",
             "locks ls",
             "tables",
@@ -120,6 +121,7 @@ mod tests {
             "demo",
             "check D",
             "restore --from B --data NEW",
+            "import all.jsonl",
             "console",
             "serve table --data D",
             "serve oracle",

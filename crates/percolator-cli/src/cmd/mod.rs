@@ -8,8 +8,10 @@ mod cluster;
 pub(crate) mod config;
 mod console;
 mod demo;
+mod export;
 mod failures;
 mod gc;
+mod import;
 mod locks;
 mod observers;
 mod oracle;
@@ -50,6 +52,8 @@ pub(crate) enum Command {
     Observers(observers::Observers),
     Check(check::Check),
     Backup(backup::Backup),
+    Export(export::Export),
+    Import(import::Import),
     Restore(restore::Restore),
     Console(console::Console),
     #[command(subcommand)]
@@ -74,6 +78,7 @@ impl Command {
             | Command::Scan(_)
             | Command::Cell(_)
             | Command::Tables(_)
+            | Command::Export(_)
             | Command::Backlog(_)
             | Command::Wait(_) => Elsewhere::Reads,
             Command::Set(_) | Command::Delete(_) | Command::Tx(_) => Elsewhere::Writes,
@@ -86,6 +91,7 @@ impl Command {
             Command::Demo(_)
             | Command::Check(_)
             | Command::Restore(_)
+            | Command::Import(_)
             | Command::Console(_)
             | Command::Serve(_)
             | Command::Worker(_)
@@ -110,6 +116,8 @@ impl Command {
             Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
             Command::Check(check) => Some(check.run(context).await),
             Command::Backup(backup) => interrupt.cut_off(backup.run(context)).await,
+            Command::Export(export) => interrupt.cut_off(export.run(context)).await,
+            Command::Import(import) => interrupt.cut_off(import.run(context)).await,
             Command::Restore(restore) => Some(restore.run(context).await),
             Command::Config(config) => Some(config.run(context)),
             Command::Console(console) => Some(console.run(context).await),
