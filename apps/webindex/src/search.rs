@@ -43,6 +43,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
+use percolator::store::StoreId;
 use tantivy::collector::{Count, TopDocs};
 use tantivy::directory::META_LOCK;
 use tantivy::query::TermQuery;
@@ -218,7 +219,18 @@ impl SearchIndex {
     /// version is writing to it. [`Error::Io`] and [`Error::Index`] if the files cannot be
     /// read or created.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        SearchIndex::over(path, schema::open(path)?)
+        SearchIndex::over(path, schema::open(path, None)?)
+    }
+
+    /// As [`open`](SearchIndex::open), of the documents in a store. If the index shows those of
+    /// another store, it is emptied and made anew. A store that was restored from a backup is
+    /// another one: its numbers of states begin again.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](SearchIndex::open).
+    pub fn open_of(path: &Path, store: Option<StoreId>) -> Result<Self, Error> {
+        SearchIndex::over(path, schema::open(path, store)?)
     }
 
     /// Opens an existing index for searching. Changes nothing in its directory; another

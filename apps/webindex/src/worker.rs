@@ -75,7 +75,8 @@ impl Worker {
     ) -> Result<Self, Error> {
         let tables = Tables::open(&db).await?;
         let latency = Arc::new(Latency::new());
-        let search = search_dir.map(SearchIndex::open).transpose()?.map(Arc::new);
+        let of_store = |dir| SearchIndex::open_of(dir, db.services().store.id());
+        let search = search_dir.map(of_store).transpose()?.map(Arc::new);
         db.declare(&observers::declared(&tables, &latency)).await?;
         let workers = db.observe(observers::keepers(&tables, &latency), options.clone()).await?;
         let upgrade = upgrade::start(&db, &tables).await?;

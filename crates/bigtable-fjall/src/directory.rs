@@ -4,6 +4,7 @@
 //! ```text
 //!   FORMAT      "bigtable-fjall" and the format's number; written last, so it says "complete"
 //!   CREATING    exists while the store is being created for the first time
+//!   ID          the store's id; a store of an earlier release gets one when it is opened
 //!   LOCK        locked by the process that has the store open
 //!   INVENTORY   the keyspaces and journals that must exist; for UNSYNCED, RESTARTED,
 //!               RECOVERIES and journals/ see `opening/`
@@ -19,21 +20,23 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use bigtable::{Error, Result};
+use bigtable::{Error, Result, StoreId};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::fault;
 
 /// The format that this release writes. It also reads format 3, which had no inventory. In
 /// format 1, each older version had its own key.
-const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 4;
 const WITHOUT_INVENTORY: u32 = 3;
 const MAGIC: &str = "bigtable-fjall";
 const FORMAT_FILE: &str = "FORMAT";
+pub(crate) const ID_FILE: &str = "ID";
 const CREATING_FILE: &str = "CREATING";
 pub(crate) const LOCK_FILE: &str = "LOCK";
 pub(crate) const ENGINE_DIR: &str = "engine";
 /// A directory that file systems create at their root by themselves.
-const LOST_AND_FOUND: &str = "lost+found";
+pub(crate) const LOST_AND_FOUND: &str = "lost+found";
 
 /// A directory that this process has locked.
 #[derive(Debug)]
@@ -41,6 +44,9 @@ pub(crate) struct Directory {
     path: PathBuf,
     /// The format of the existing store, if one was created completely.
     format: Option<u32>,
+    pub(crate) id: StoreId,
+    /// Whether the directory has a file with the id.
+    has_id: bool,
     /// Closing the file releases the lock.
     _lock: File,
 }
@@ -55,9 +61,14 @@ impl Directory {
         inspect(path)?;
         let lock = lock(path)?;
         let format = inspect(path)?;
-        let directory = Directory { path: path.to_owned(), format, _lock: lock };
+        let creating = |e: io::Error| fault::io(path, "creating the store", &e);
+        let stored =
+            if format.is_some() { read_id(path).map_err(|e| no_id(path, &e))? } else { None };
+        let id = stored.map_or_else(fresh_id, Ok).map_err(creating)?;
+        let has_id = stored.is_some();
+        let directory = Directory { path: path.to_owned(), format, id, has_id, _lock: lock };
         if format.is_none() {
-            directory.begin().map_err(|e| fault::io(path, "creating the store", &e))?;
+            directory.begin().map_err(creating)?;
         }
         Ok(directory)
     }
@@ -80,6 +91,11 @@ impl Directory {
     /// Marks the store as complete and as one of this release's format, if it is not marked
     /// yet.
     pub(crate) fn complete(&mut self) -> Result<()> {
+        if !self.has_id {
+            let written = write_id(&self.path, self.id);
+            written.map_err(|e| fault::io(&self.path, "giving the store an id", &e))?;
+            self.has_id = true;
+        }
         if self.format != Some(FORMAT) {
             self.finish().map_err(|e| fault::io(&self.path, "creating the store", &e))?;
             self.format = Some(FORMAT);
@@ -98,14 +114,62 @@ impl Directory {
     }
 
     fn finish(&self) -> io::Result<()> {
-        let new = self.path.join("FORMAT.new");
-        let mut file = File::create(&new)?;
-        file.write_all(format!("{MAGIC}\nformat {FORMAT}\n").as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, self.path.join(FORMAT_FILE))?;
-        sync_directory(&self.path)?;
+        write_format(&self.path, FORMAT)?;
         remove(&self.path.join(CREATING_FILE))
     }
+}
+
+/// Says that the directory holds a whole store of this format.
+pub(crate) fn write_format(path: &Path, format: u32) -> io::Result<()> {
+    replace(path, FORMAT_FILE, format!("{MAGIC}\nformat {format}\n").as_bytes())
+}
+
+/// Puts a small file in the place of another: a crash leaves the old one or the new one.
+pub(crate) fn replace(dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let new = dir.join(format!("{name}.new"));
+    let mut file = File::create(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&new, dir.join(name))?;
+    sync_directory(dir)
+}
+
+/// An id that no other store has.
+pub(crate) fn fresh_id() -> io::Result<StoreId> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).map_err(|e| io::Error::other(e.to_string()))?;
+    Ok(StoreId::new(u128::from_le_bytes(bits)))
+}
+
+/// The id of the store in the directory. A store of an earlier release has none.
+pub(crate) fn read_id(path: &Path) -> io::Result<Option<StoreId>> {
+    let text = match fs::read(path.join(ID_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
+    let id = str::from_utf8(&text).ok().and_then(|text| {
+        let (id, sum) = text.strip_suffix('\n')?.split_once('\n')?;
+        (sum == format!("sum {:016x}", xxh3_64(id.as_bytes()))).then(|| id.parse().ok())?
+    });
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "its checksum or form is not right");
+    id.map(Some).ok_or_else(wrong)
+}
+
+pub(crate) fn write_id(path: &Path, id: StoreId) -> io::Result<()> {
+    let id = id.to_string();
+    let sum = xxh3_64(id.as_bytes());
+    replace(path, ID_FILE, format!("{id}\nsum {sum:016x}\n").as_bytes())
+}
+
+fn no_id(path: &Path, error: &io::Error) -> Error {
+    let remedy = "remove this file: the store then gets another id, and its clients have to be \
+                  started again";
+    fault::files(&path.join(ID_FILE), format!("the id cannot be read: {error}"), remedy)
+}
+
+/// Whether this release reads stores of this format.
+pub(crate) fn is_known(format: u32) -> bool {
+    (WITHOUT_INVENTORY..=FORMAT).contains(&format)
 }
 
 /// Whether stores of this format have an inventory.

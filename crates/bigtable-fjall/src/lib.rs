@@ -8,6 +8,7 @@
 //!     opening/           checks that all files are whole; opens the engine and its tables
 //!     read/              copy in-memory cells, then take one snapshot of the engine
 //!     commit/            one committer: predicates, one batch, durable, publish
+//!     backup/            copies of an open store, and stores restored from them
 //!     upkeep/            buffers become runs; frees journals, gives space back
 //!        |
 //!     engine.rs          the state of an open store, and its locks
@@ -35,6 +36,7 @@
 //!   cut behind the last acknowledged batch (`failure/tail.rs`), and the engine is opened anew
 //!   in place (`failure/reopen.rs`).
 
+mod backup;
 mod commit;
 mod directory;
 mod engine;
@@ -52,13 +54,14 @@ mod table;
 mod upkeep;
 mod waits;
 
+pub use backup::{BackedUp, Restored, Restoring, backup_of, check};
 pub use commit::edit::RowEdit;
 pub use failure::condition::Condition;
 #[doc(hidden)]
 pub use layout::key::check as check_key;
 #[doc(hidden)]
 pub use layout::pack::check as check_pack;
-pub use opening::{Checked, Problem, Recovery, Repair, Saved, check};
+pub use opening::{Checked, Problem, Recovery, Repair, Saved};
 pub use options::{Durability, Options};
 pub use store::FjallStore;
 pub use table::FjallTable;

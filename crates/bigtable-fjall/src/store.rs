@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bigtable::{CommitRows, Error, Result, RowsOutcome, Store, Table, TableSchema};
+use bigtable::{CommitRows, Error, Result, RowsOutcome, Store, StoreId, Table, TableSchema};
 use bigtable::{Timestamp, check_table_name};
 
 use crate::commit::admission;
@@ -293,6 +293,10 @@ impl Store for FjallStore {
             Ok(Tried::Done(outcome)) => Ok(self.running.answer(of, outcome).and_then(of_rows)),
             Err(error) => Ok(Err(error)),
         }
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(self.running.id)
     }
 
     fn pressure(&self) -> f64 {

@@ -9,6 +9,7 @@ mod client;
 #[path = "../tests/suite/emulator.rs"]
 mod emulator;
 mod filter;
+mod identity;
 mod proto;
 mod server;
 mod syncing;

@@ -81,6 +81,14 @@ pub enum Error {
         /// The failure, in words.
         problem: String,
     },
+    /// The store was restored from a backup, or replaced by another one, after this process
+    /// opened it. Nothing was applied, and everything that the process has read before is out of
+    /// date. End the process, and start it again.
+    #[error(
+        "the store was restored from a backup, or replaced, after this process opened it; nothing \
+         was applied\n  help: start this process again"
+    )]
+    Replaced,
     /// Another process, or this one, already has the store's directory open.
     #[error(
         "{}: another process has this directory open\n  help: stop that process, or choose \
@@ -121,6 +129,7 @@ impl Error {
             | Error::Unknown { .. }
             | Error::InvalidRequest(_)
             | Error::Halted { .. }
+            | Error::Replaced
             | Error::InUse { .. }
             | Error::Files { .. } => false,
         }

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 
 use crate::{
     CommitRows, ConditionalMutation, Glance, Glanced, Limits, Page, PageLimit, Result, Row, RowKey,
-    RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
+    RowMutation, RowRange, RowsOutcome, Selection, Store, StoreId, Table, TableSchema, Timestamp,
 };
 
 /// A [`Store`] that wraps another one.
@@ -127,6 +127,11 @@ pub trait StoreLayer: Send + Sync + Debug {
         self.inner().locality_groups()
     }
 
+    /// See [`Store::id`].
+    fn id(&self) -> Option<StoreId> {
+        self.inner().id()
+    }
+
     /// See [`Store::request_life_max`].
     fn request_life_max(&self) -> Option<Duration> {
         self.inner().request_life_max()
@@ -186,6 +191,10 @@ impl<L: StoreLayer> Store for L {
 
     fn locality_groups(&self) -> bool {
         StoreLayer::locality_groups(self)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        StoreLayer::id(self)
     }
 
     fn request_life_max(&self) -> Option<Duration> {

@@ -38,6 +38,7 @@ mod row;
 mod schema;
 mod select;
 mod store;
+mod store_id;
 mod timestamp;
 
 pub mod conformance;
@@ -59,6 +60,7 @@ pub use row::{Cell, Family, Row, RowKey};
 pub use schema::{FamilySchema, Layout, LocalityGroup, OnFull, TableSchema};
 pub use select::{ColumnSelect, Page, PageLimit, Qualifiers, RowRange, Selection};
 pub use store::{Store, TABLE_NAME_BYTES_MAX, Table, check_table_name};
+pub use store_id::StoreId;
 pub use timestamp::{TimeRange, Timestamp};
 
 /// The longest row key, in bytes, as in Google's service.

@@ -11,7 +11,7 @@ use crate::{
     CommitRows, ConditionalMutation, Error, Glance, Glanced, Limits, Page, PageLimit, Result, Row,
     RowKey,
 };
-use crate::{RowMutation, RowRange, RowsOutcome, Selection, TableSchema, Timestamp};
+use crate::{RowMutation, RowRange, RowsOutcome, Selection, StoreId, TableSchema, Timestamp};
 
 /// A store of tables.
 ///
@@ -120,6 +120,12 @@ pub trait Store: Send + Sync + Debug {
     /// instead waits for this time before it removes cells that a late request could still
     /// use.
     fn request_life_max(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The store's id, if it has one. Data outside of the store that was made from it, such as a
+    /// search index, is of no use for a store with another id.
+    fn id(&self) -> Option<StoreId> {
         None
     }
 

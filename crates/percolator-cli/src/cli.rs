@@ -86,6 +86,7 @@ mod tests {
         for line in [
             "get Bob",
             "scan",
+            "export",
             "cell Bob bal",
             "why Bob bal",
             "locks ls",
@@ -116,9 +117,12 @@ mod tests {
         ] {
             assert_eq!(place(line), Elsewhere::Writes, "{line}");
         }
+        assert_eq!(place("backup --data D --to B"), Elsewhere::Copies);
         for line in [
             "demo",
             "check D",
+            "restore --from B --data NEW",
+            "import all.jsonl",
             "console",
             "serve table --data D",
             "serve oracle",

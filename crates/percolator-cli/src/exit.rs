@@ -200,6 +200,7 @@ fn of_store(error: &bigtable::Error) -> (Exit, &'static str) {
         bigtable::Error::Files { .. } | bigtable::Error::InUse { .. } => {
             (Exit::Usage, "choose another directory")
         }
+        bigtable::Error::Replaced => (Exit::Unreachable, "start the process again"),
         bigtable::Error::Halted { .. } => (Exit::Halted, "check the disk, then start it again"),
         bigtable::Error::Full { .. } => (Exit::Unreachable, "free some space on that disk"),
         bigtable::Error::Overloaded { .. } | bigtable::Error::Unavailable { .. } => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use bigtable::sync::locked;
+use bigtable_fjall::FjallStore;
 use clap::{Args, ValueEnum};
 use percolator::cluster::{Cluster, Config, this_process};
 use percolator::transaction::CommitPath;
@@ -16,7 +17,7 @@ use percolator::{OpenOptions, Options, Percolator, Table};
 
 use crate::cmd::config;
 use crate::exit::Failure;
-use crate::owner::asked::{self, Asked};
+use crate::owner::asked::{self, Asked, Open};
 #[cfg(unix)]
 use crate::owner::find::{OpenElsewhere, find};
 #[cfg(unix)]
@@ -276,7 +277,8 @@ pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
 /// The client that knows what the process does that has the store open: a command that runs for
 /// another process asks that of the database's own client.
 pub(crate) fn at_work(db: &Percolator) -> Percolator {
-    asked::current().map_or_else(|| db.clone(), |asked| asked.owner().clone())
+    let asked = asked::current();
+    asked.as_ref().and_then(|asked| asked.owner()).unwrap_or(db).clone()
 }
 
 /// Connects to a cluster in a role, with a watcher of the client's events if there is one, and a
@@ -312,15 +314,40 @@ static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 /// [`OpenElsewhere`] if another process has it open and listens.
 pub(crate) async fn open_directory(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
     let db = opened(open_free(dir, options).await?);
-    listen_at(Some(&db), dir);
+    listen_at(Open::Database(db.clone()), dir);
     Ok(db)
 }
 
-#[cfg(unix)]
+/// Opens the store in a directory, without a database over it.
+///
+/// # Errors
+/// As [`open_directory`].
+pub(crate) async fn open_store(
+    dir: &Path,
+    options: bigtable_fjall::Options,
+) -> anyhow::Result<FjallStore> {
+    when_free(dir, async || {
+        let (dir, options) = (dir.to_owned(), options.clone());
+        let opened = tokio::task::spawn_blocking(move || FjallStore::open(dir, options)).await;
+        let ended = |why| percolator::Error::Unavailable(format!("opening it did not end: {why}"));
+        Ok(opened.map_err(ended)??)
+    })
+    .await
+}
+
 async fn open_free(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
+    when_free(dir, async || Percolator::open_with(dir, options.clone()).await).await
+}
+
+/// Opens a directory, unless another process has it open and listens.
+#[cfg(unix)]
+async fn when_free<T>(
+    dir: &Path,
+    open: impl AsyncFn() -> percolator::Result<T>,
+) -> anyhow::Result<T> {
     let begun = Instant::now();
     loop {
-        let error = match Percolator::open_with(dir, options.clone()).await {
+        let error = match open().await {
             Err(error @ percolator::Error::Store(bigtable::Error::InUse { .. })) => error,
             opened => return Ok(opened?),
         };
@@ -335,21 +362,24 @@ async fn open_free(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolato
 }
 
 #[cfg(not(unix))]
-async fn open_free(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
-    Ok(Percolator::open_with(dir, options).await?)
+async fn when_free<T>(
+    _dir: &Path,
+    open: impl AsyncFn() -> percolator::Result<T>,
+) -> anyhow::Result<T> {
+    Ok(open().await?)
 }
 
 /// Lets other processes look into a directory that this one has open, until the command ends. Of a
-/// store whose transactions others run they learn only who has it open.
+/// store whose transactions others run they can make a backup, and learn who has it open.
 #[cfg(unix)]
-pub(crate) fn listen_at(db: Option<&Percolator>, dir: &Path) {
-    if let Some(listener) = listen::begin(db, dir) {
+pub(crate) fn listen_at(open: Open, dir: &Path) {
+    if let Some(listener) = listen::begin(open, dir) {
         locked(&OPENED).get_or_insert_default().listeners.push(listener);
     }
 }
 
 #[cfg(not(unix))]
-pub(crate) fn listen_at(_db: Option<&Percolator>, _dir: &Path) {}
+pub(crate) fn listen_at(_open: Open, _dir: &Path) {}
 
 /// The directory that an error says is in use.
 #[cfg(unix)]
@@ -417,6 +447,21 @@ impl TableArgs {
         }
         let table = db.table(&self.table).await?;
         Ok((db, table))
+    }
+}
+
+/// How often a process that works on a store for long looks whether the store is still the one that
+/// it has opened.
+const REPLACED_EVERY: Duration = Duration::from_secs(5);
+
+/// Returns once the store was replaced under this process, which then must end: the store refuses
+/// all of its requests.
+pub(crate) async fn replaced(store: &dyn bigtable::Store) -> anyhow::Error {
+    loop {
+        tokio::time::sleep(REPLACED_EVERY).await;
+        if let Err(error @ bigtable::Error::Replaced) = store.table_names().await {
+            return error.into();
+        }
     }
 }
 

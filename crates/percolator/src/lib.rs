@@ -39,8 +39,9 @@
 //! A feature adds items and changes none. Without features, a database lives in memory
 //! ([`Percolator::in_memory`]) or in a store that you provide ([`Percolator::over`]).
 //!
-//! * `embedded`, the default, adds a database on disk: `Percolator::open`, `open_with` and
-//!   `recovery`; `OpenOptions`, `Durability`, `admin::Recovery`.
+//! * `embedded`, the default, adds a database on disk: `Percolator::open`, `open_with`,
+//!   `recovery`, `backup` and `restore`; `OpenOptions`, `Durability`, `admin::Recovery`,
+//!   `admin::BackedUp` and `admin::Restored`.
 //! * `cluster` adds a database that several processes share: `Percolator::connect` and
 //!   `from_config`; `Cluster`, `Locks`, `Config`, `Address`, `StoreAddress`, `Tls` and `rpc` in the
 //!   module [`cluster`].
@@ -60,6 +61,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "embedded")]
+mod backup;
 #[cfg(feature = "cluster")]
 mod config;
 #[cfg(feature = "cluster")]
@@ -86,7 +89,7 @@ pub use percolator_core::face::*;
 /// Administration of a database: garbage collection, locks, counters, the history of a cell.
 pub mod admin {
     #[cfg(feature = "embedded")]
-    pub use bigtable_fjall::Recovery;
+    pub use bigtable_fjall::{BackedUp, Recovery, Restored};
     pub use percolator_core::face::admin::*;
 
     pub use crate::room::free_bytes;

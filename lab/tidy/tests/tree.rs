@@ -12,7 +12,7 @@ const CIRCLES: &[(&str, usize)] = &[];
 const ROOMS: &[(&str, &str, usize)] = &[];
 
 /// Documents that others link to and that are not written yet.
-const COMING: &[&str] = &["docs/backup.md"];
+const COMING: &[&str] = &[];
 
 fn tree() -> Tree {
     Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))

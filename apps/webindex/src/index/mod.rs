@@ -99,7 +99,7 @@ impl WebIndex {
         workers: WorkerOptions,
     ) -> Result<Self, Error> {
         let tables = Tables::open(&db).await?;
-        let search = Arc::new(SearchIndex::open(search_dir)?);
+        let search = Arc::new(SearchIndex::open_of(search_dir, db.services().store.id())?);
         let latency = Arc::new(latency::Latency::new());
         let mut registrations = observers::keepers(&tables, &latency);
         registrations.extend(observers::exporters(&db, &tables, &search, &latency));
@@ -117,7 +117,8 @@ impl WebIndex {
     /// As [`open`](WebIndex::open).
     pub async fn connect(db: Percolator, search_dir: Option<&Path>) -> Result<Self, Error> {
         let tables = Tables::open(&db).await?;
-        let search = search_dir.map(SearchIndex::open).transpose()?.map(Arc::new);
+        let of_store = |dir| SearchIndex::open_of(dir, db.services().store.id());
+        let search = search_dir.map(of_store).transpose()?.map(Arc::new);
         let latency = Arc::new(latency::Latency::new());
         // Declared, so that pages loaded before the first worker starts wait for it.
         db.declare(&observers::declared(&tables, &latency)).await?;

@@ -18,6 +18,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use percolator::store::StoreId;
 use tantivy::columnar::Column;
 use tantivy::directory::error::LockError;
 use tantivy::directory::{INDEX_WRITER_LOCK, MmapDirectory};
@@ -42,6 +43,9 @@ const DIGEST: [&str; 2] = ["digest_first", "digest_last"];
 
 /// The name of the file that states the format of the directory.
 const FORMAT_FILE: &str = "FORMAT";
+
+/// The file that names the store whose documents the index shows.
+const STORE_FILE: &str = "STORE";
 
 /// Locked while an index is created. Never deleted, because another process may be about to
 /// lock it.
@@ -216,15 +220,22 @@ pub(super) fn text_of(document: &TantivyDocument, field: Field) -> String {
     document.get_first(field).and_then(|value| value.as_str()).unwrap_or_default().to_string()
 }
 
-/// Opens the index in a directory, or creates it. An index of an earlier format is created
-/// again.
-pub(super) fn open(path: &Path) -> Result<(Index, Fields), Error> {
+/// Opens the index of a store in a directory, or creates it. An index of an earlier format, or
+/// of another store, is created again. Without a store's id any store's index is opened.
+pub(super) fn open(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields), Error> {
     fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
     // The lock ensures that workers that start at the same time create the index once.
-    let made = read_format(path)?.as_deref() == Some(FORMAT) && path.join(META_FILE).exists();
+    let is_named = |found: Option<String>| store.is_none_or(|id| found == Some(id.to_string()));
+    let made = read_format(path)?.as_deref() == Some(FORMAT)
+        && path.join(META_FILE).exists()
+        && is_named(read_store(path)?);
     let _making = if made { None } else { Some(making(path)?) };
     match read_format(path)? {
-        Some(found) if found == FORMAT => {}
+        Some(found) if found == FORMAT => match read_store(path)? {
+            // Whatever it shows was exported from a store whose history went another way.
+            Some(other) if !is_named(Some(other.clone())) => empty(path)?,
+            _ => {}
+        },
         Some(found) if is_earlier(&found) => {
             empty(path)?;
             write_format(path)?;
@@ -237,6 +248,9 @@ pub(super) fn open(path: &Path) -> Result<(Index, Fields), Error> {
         fs::write(&mark, "").map_err(|source| Error::io("write", &mark, source))?;
         let (schema, _) = Fields::build();
         Index::create_in_dir(path, schema).map_err(|source| failed("make", path, source))?;
+    }
+    if let Some(id) = store.filter(|_| !made) {
+        write_file(path, STORE_FILE, &id.to_string())?;
     }
     opened(path)
 }
@@ -316,7 +330,7 @@ fn empty(path: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(path).map_err(listed)? {
         let file = entry.map_err(listed)?.path();
         let name = file.file_name().unwrap_or_default();
-        let stays = name == FORMAT_FILE || name == MAKING_FILE;
+        let stays = [FORMAT_FILE, MAKING_FILE, STORE_FILE].iter().any(|file| name == *file);
         if stays || file.extension().is_some_and(|extension| extension == "lock") {
             continue;
         }
@@ -366,11 +380,25 @@ fn making(path: &Path) -> Result<fs::File, Error> {
 }
 
 fn write_format(path: &Path) -> Result<(), Error> {
-    let file = path.join(FORMAT_FILE);
+    write_file(path, FORMAT_FILE, FORMAT)
+}
+
+/// The id of the store whose documents the index shows; an index of earlier days does not say.
+fn read_store(path: &Path) -> Result<Option<String>, Error> {
+    let file = path.join(STORE_FILE);
+    match fs::read(&file) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).trim().to_string())),
+        Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::io("read", &file, source)),
+    }
+}
+
+fn write_file(path: &Path, name: &str, line: &str) -> Result<(), Error> {
+    let file = path.join(name);
     let temporary = path.join(temporary_name());
     let write = || {
         let mut handle = fs::File::create(&temporary)?;
-        writeln!(handle, "{FORMAT}")?;
+        writeln!(handle, "{line}")?;
         handle.sync_all()?;
         fs::rename(&temporary, &file)
     };

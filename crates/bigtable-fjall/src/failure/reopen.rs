@@ -36,9 +36,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bigtable::sync::locked;
-use bigtable::{Error, Result, TableSchema};
+use bigtable::{Error, Result, StoreId, TableSchema};
 use futures::channel::oneshot;
 
+use crate::backup::running::Backups;
 use crate::commit::committer::spawn_committer;
 use crate::engine::Engine;
 use crate::failure::condition::{Condition, Watched};
@@ -100,6 +101,8 @@ pub(crate) struct Running {
     pub(crate) tables: Mutex<Vec<Weak<TableSlot>>>,
     committer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) reclaiming: Reclaiming,
+    pub(crate) backups: Arc<Backups>,
+    pub(crate) id: StoreId,
     pub(crate) condition: Arc<Watched>,
     keeper: Mutex<Keeper>,
     pub(crate) path: PathBuf,
@@ -155,6 +158,8 @@ impl Running {
             committer: Mutex::new(Some(spawn_committer(&engine)?)),
             tables: Mutex::default(),
             reclaiming: Reclaiming::default(),
+            backups: Arc::default(),
+            id: engine.directory.id,
             condition: engine.condition.clone(),
             keeper: Mutex::default(),
             path: engine.path.clone(),
@@ -280,6 +285,7 @@ impl Running {
         engine.write_out_at_end.store(true, Ordering::Relaxed);
         engine.queue.close();
         self.reclaiming.stop();
+        self.backups.stop();
         let committer = locked(&self.committer).take();
         if let Some(committer) = committer {
             // A panic of the committer was already reported to its callers.
@@ -353,6 +359,7 @@ impl Running {
             return Err(Replace::Never("the store is closed".to_owned()));
         };
         self.reclaiming.stop();
+        self.backups.stop();
         let committer = locked(&self.committer).take();
         if let Some(committer) = committer {
             // A panic of the committer was already reported to its callers.

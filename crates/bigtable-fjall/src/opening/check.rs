@@ -20,7 +20,7 @@ use crate::store::FjallStore;
 
 /// A difference between a store's directory and what the store wrote there.
 ///
-/// See [`check`] for an example.
+/// See [`check`](crate::check) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -37,9 +37,9 @@ impl Problem {
     }
 }
 
-/// The result of [`check`].
+/// The result of [`check`](crate::check).
 ///
-/// See [`check`] for an example.
+/// See [`check`](crate::check) for an example.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -57,33 +57,8 @@ pub struct Checked {
     pub floor: Timestamp,
 }
 
-/// Checks the store in `dir`, which no process may have open. The check covers the journals,
-/// the checksums of all files, the inventory, the catalog, and every cell of every table.
-///
-/// The check changes nothing in the directory, and needs no write permission. It reads the
-/// cells from a stand-in among the temporary files, which takes as much space as the journals.
-/// Then it passes the stand-in to `more`, which may check it further and returns the problems
-/// it finds.
-///
-/// An unfinished batch at the end of the newest journal counts as a problem: it may come from
-/// a crash or from damage.
-///
-/// ```
-/// use bigtable_fjall::{FjallStore, Options, check};
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let dir = dir.path().join("store");
-/// drop(FjallStore::open(&dir, Options::default())?);
-/// assert!(check(&dir, |_store| Vec::new())?.problems.is_empty());
-/// std::fs::write(dir.join("INVENTORY"), "gibberish").unwrap();
-/// let problems = check(&dir, |_store| Vec::new())?.problems;
-/// assert!(problems[0].path.ends_with("INVENTORY"));
-/// # Ok::<(), bigtable::Error>(())
-/// ```
-///
-/// # Errors
-/// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if the directory
-/// holds no store, or if there is no room for the stand-in.
-pub fn check(
+/// Checks a store; [`check`](crate::check) says what it checks.
+pub(crate) fn check(
     dir: impl AsRef<Path>,
     more: impl FnOnce(FjallStore) -> Vec<Problem>,
 ) -> Result<Checked> {

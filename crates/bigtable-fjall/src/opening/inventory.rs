@@ -66,7 +66,7 @@ impl Inventory {
         sync_directory(dir)
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("{TITLE}\n");
         // Writing to a string cannot fail.
         for (number, name) in &self.keyspaces {

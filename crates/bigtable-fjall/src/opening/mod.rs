@@ -45,14 +45,18 @@ mod survey;
 mod tables;
 mod unsynced;
 
-pub use check::{Checked, Problem, check};
+pub(crate) use check::check;
+pub use check::{Checked, Problem};
+pub(crate) use damage::Damage;
 pub(crate) use files::open_files;
-pub(crate) use inventory::Inventory;
+pub(crate) use inventory::{FILE as INVENTORY_FILE, Inventory};
 #[cfg(test)]
 pub(crate) use journal::tests::sample;
-pub(crate) use journal::{JOURNALS_DIR, Journal, journal_file, list as list_journals};
+pub(crate) use journal::{JOURNALS_DIR, Journal, Tail, journal_file, list as list_journals};
 pub(crate) use prepare::{Prepared, look};
 pub use recovery::Recovery;
 pub use repair::{Repair, Saved};
+pub(crate) use runs::{Named, Runs, copy_summed};
+pub(crate) use survey::{KEYSPACES_DIR, numbered};
 pub(crate) use tables::{open_group, open_table};
 pub(crate) use unsynced::{acknowledge_restart, mark, unmark};

@@ -36,7 +36,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct Named {
     pub(crate) path: PathBuf,
-    checksum: u128,
+    pub(crate) checksum: u128,
     /// The offset that the engine adds to the numbers of the file's entries.
     added: u64,
     /// The file's entry in the manifest.
@@ -53,10 +53,10 @@ pub(super) struct Span {
 }
 
 /// A manifest that lists some of the files.
-pub(super) struct Manifest {
-    pub(super) content: Vec<u8>,
+pub(crate) struct Manifest {
+    pub(crate) content: Vec<u8>,
     /// The content of `current` for this manifest.
-    pub(super) current: Vec<u8>,
+    pub(crate) current: Vec<u8>,
 }
 
 /// The content of a keyspace's manifest.
@@ -64,7 +64,7 @@ pub(super) struct Manifest {
 pub(crate) struct Runs {
     pub(super) manifest: PathBuf,
     /// The manifest's number.
-    number: u64,
+    pub(crate) number: u64,
     /// The files of runs, by level and run.
     levels: Vec<Vec<Vec<Named>>>,
     pub(super) values: Vec<Named>,
@@ -124,12 +124,12 @@ impl Runs {
     }
 
     /// The files of all runs, and those of large values.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Named> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Named> {
         self.tables().chain(&self.values)
     }
 
     /// The manifest that lists only the files for which `keep` returns true.
-    pub(super) fn manifest_of(&self, keep: impl Fn(&Path) -> bool) -> io::Result<Manifest> {
+    pub(crate) fn manifest_of(&self, keep: impl Fn(&Path) -> bool) -> io::Result<Manifest> {
         let kept = |files: &[Named]| {
             let kept: Vec<_> = files.iter().filter(|file| keep(&file.path)).collect();
             let entries: Vec<u8> = kept.iter().flat_map(|file| file.entry.clone()).collect();
@@ -224,13 +224,30 @@ impl Named {
 fn checksum_of(path: &Path) -> Result<u128, Damage> {
     let io = |e: io::Error| Damage::io(path, &e);
     let mut file = File::open(path).map_err(io)?;
+    copy_summed(&mut file, &mut io::sink(), |_| Ok(())).map(|(sum, _)| sum).map_err(io)
+}
+
+/// Copies all that there is to read; returns the checksum of it and its length. `between` is called
+/// with the length so far, and may end the copy.
+pub(crate) fn copy_summed(
+    from: &mut impl Read,
+    to: &mut impl Write,
+    mut between: impl FnMut(u64) -> io::Result<()>,
+) -> io::Result<(u128, u64)> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    let mut sum = Xxh3::new();
+    let (mut sum, mut bytes) = (Xxh3::new(), 0);
     loop {
-        match file.read(&mut buffer).map_err(io)? {
-            0 => return Ok(sum.digest128()),
-            length => sum.update(&buffer[..length]),
+        let length = match from.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            length => length?,
+        };
+        if length == 0 {
+            return Ok((sum.digest128(), bytes));
         }
+        sum.update(&buffer[..length]);
+        to.write_all(&buffer[..length])?;
+        bytes += length as u64;
+        between(bytes)?;
     }
 }
 

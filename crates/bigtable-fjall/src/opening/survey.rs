@@ -11,11 +11,12 @@ use super::journal::{self, JOURNALS_DIR, Journal, Tail, journal_file};
 use super::recovery::Recovery;
 use super::runs::Runs;
 use super::unsynced::{self, Unsynced};
+use crate::directory;
 
 /// The engine's file that states the format of the others.
 const VERSION: &str = "version";
 const VERSION_BYTES: &[u8] = b"FJL\x03";
-pub(super) const KEYSPACES_DIR: &str = "keyspaces";
+pub(crate) const KEYSPACES_DIR: &str = "keyspaces";
 /// The keyspace in which the engine keeps the names of the others. It is small.
 pub(super) const NAMES: u64 = 0;
 
@@ -60,6 +61,9 @@ pub(crate) fn survey(
         }
         Ok(inventory) => survey.inventory = inventory,
         Err(damage) => survey.damages.push(damage),
+    }
+    if let Err(error) = directory::read_id(dir) {
+        survey.damages.push(Damage::io(&dir.join(directory::ID_FILE), &error));
     }
     let version = engine.join(VERSION);
     match fs::read(&version) {
@@ -224,7 +228,7 @@ fn read_keyspace(dir: &Path, whole: bool) -> Result<Option<(Runs, Vec<Damage>)>,
 }
 
 /// Lists the files or directories in a folder whose names are numbers.
-pub(super) fn numbered(folder: &Path) -> io::Result<Vec<u64>> {
+pub(crate) fn numbered(folder: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();

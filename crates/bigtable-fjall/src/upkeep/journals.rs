@@ -101,6 +101,12 @@ impl Journals {
         Ok(journals)
     }
 
+    /// What must be in the store, and a number that the last batch of the newest journal is at or
+    /// above, if it is known.
+    pub(crate) fn known(&self) -> (Inventory, Option<u64>) {
+        (self.inventory.clone(), self.reaches)
+    }
+
     fn second(&self) -> PathBuf {
         self.dir.join(JOURNALS_DIR)
     }

@@ -1,5 +1,6 @@
 //! Tests the store on disk, in one binary.
 
+mod backups;
 mod conformance;
 mod contention;
 mod damage;

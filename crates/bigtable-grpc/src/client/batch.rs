@@ -18,16 +18,21 @@ use super::retry::{once, repeat};
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::of_mutation;
 use super::wire::{GrpcTable, IN_FLIGHT_MAX, MUTATIONS_MAX};
+use crate::identity::Named;
 use crate::proto::data::CheckAndMutateRowRequest;
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
 
-/// Asks the server how much it takes in one request.
+/// Asks the server how much it takes in one request, and for the id of its store.
 pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) -> Limits {
     let answer = repeat(channels.deadline(), || async {
         let request = channels.request(routing, DescribeRequest {});
-        Ok(channels.extension().describe(request).await?.into_inner())
+        let answer = channels.extension().describe(request).await?;
+        if let Some(named) = Named::of(answer.metadata()) {
+            channels.name_store(named);
+        }
+        Ok(answer.into_inner())
     });
     match answer.await {
         Ok(described) => {

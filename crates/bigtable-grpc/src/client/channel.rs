@@ -1,11 +1,11 @@
 //! Opens connections to an instance, and adds deadlines and headers to requests.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::Engine;
-use bigtable::{Error, Result};
+use bigtable::{Error, Result, StoreId};
 use cluster_net::Role;
 use futures::FutureExt;
 use prost::Message;
@@ -18,6 +18,7 @@ use super::credentials::Credentials;
 use super::options::ClientOptions;
 use super::pool::{Connection, Pool, WarmUp};
 use super::status::of_read;
+use crate::identity::Named;
 use crate::proto::admin::bigtable_instance_admin_client::BigtableInstanceAdminClient;
 use crate::proto::admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use crate::proto::data::bigtable_client::BigtableClient;
@@ -112,6 +113,8 @@ pub(crate) struct Channels {
     deadline: Duration,
     features: MetadataValue<Ascii>,
     by_token: bool,
+    /// The store that all requests are meant for, once the server has named it.
+    store: OnceLock<Named>,
     sent: AtomicU64,
     reads_sent: AtomicU64,
 }
@@ -141,7 +144,18 @@ impl Channels {
             }
         };
         let (sent, reads_sent) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Channels { data, admin, deadline, features, by_token, sent, reads_sent })
+        let store = OnceLock::new();
+        Ok(Channels { data, admin, deadline, features, by_token, store, sent, reads_sent })
+    }
+
+    /// Names the store in all further requests. The first name stays.
+    pub(crate) fn name_store(&self, named: Named) {
+        self.store.get_or_init(|| named);
+    }
+
+    /// The store, if the server has named it.
+    pub(crate) fn store_id(&self) -> Option<StoreId> {
+        self.store.get()?.id()
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -178,7 +192,11 @@ impl Channels {
     /// request is for, as `table_name=...`, with each value escaped.
     pub(crate) fn request<T>(&self, routing: &MetadataValue<Ascii>, message: T) -> Request<T> {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        request(self.deadline, &self.features, routing, message)
+        let mut request = request(self.deadline, &self.features, routing, message);
+        if let Some(named) = self.store.get() {
+            named.put(request.metadata_mut());
+        }
+        request
     }
 
     /// Adds the deadline and headers to a request that reads rows, and counts it as a read.

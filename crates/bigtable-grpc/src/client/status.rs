@@ -6,9 +6,13 @@ use bigtable::Error;
 use tonic::{Code, Status};
 
 use super::credentials::NoCredentials;
+use crate::identity::replaced;
 
 /// The error for a failed read.
 pub(crate) fn of_read(status: &Status) -> Error {
+    if let Some(replaced) = replaced(status) {
+        return replaced;
+    }
     match status.code() {
         Code::InvalidArgument
         | Code::NotFound

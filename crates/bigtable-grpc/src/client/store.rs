@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bigtable::sync::locked;
-use bigtable::{Error, Result, Store, TableSchema, Timestamp, check_table_name};
+use bigtable::{Error, Result, Store, StoreId, TableSchema, Timestamp, check_table_name};
 use tokio::runtime::Handle;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
@@ -328,6 +328,10 @@ impl Store for GrpcStore {
         }
         names.sort();
         Ok(names)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        self.channels.store_id()
     }
 
     /// Cloud Bigtable reads whole rows, and the API does not say whether another server does.

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use bigtable::Store as _;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -16,6 +17,7 @@ use super::mutate::rpc_status;
 use super::status::of_engine;
 use super::tables::Tables;
 use super::{limits, read_each};
+use crate::identity::Named;
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::{self, ExtensionServer};
@@ -44,7 +46,11 @@ impl extension_server::Extension for Extension {
     ) -> Result<Response<DescribeResponse>, Status> {
         let [entries_max, reads_max] =
             [ENTRIES_MAX, read_each::ENTRIES_MAX].map(|max| u32::try_from(max).unwrap_or(u32::MAX));
-        Ok(Response::new(DescribeResponse { entries_max, reads_max }))
+        let mut response = Response::new(DescribeResponse { entries_max, reads_max });
+        if let Some(named) = self.0.store.id().and_then(Named::new) {
+            named.put(response.metadata_mut());
+        }
+        Ok(response)
     }
 
     async fn check_and_mutate_rows(

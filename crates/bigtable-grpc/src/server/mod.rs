@@ -57,7 +57,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::Syncing;
+use bigtable::{Store as _, Syncing};
 use bigtable_fjall::{FjallStore, Options};
 use cluster_net::{ArrivalLayer, Incoming, Role, Tls, check_peer, check_plaintext};
 use futures::FutureExt as _;
@@ -66,6 +66,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tonic::service::InterceptorLayer;
 
+use crate::identity::Named;
 use crate::proto::admin::bigtable_instance_admin_server::BigtableInstanceAdminServer;
 use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdminServer;
 use crate::proto::data::bigtable_server::BigtableServer;
@@ -228,9 +229,13 @@ impl Server {
             check_plaintext(listener.local_addr()?)?;
         }
         let certified = tls.is_some();
+        let named = self.tables.store.id().and_then(Named::new);
         let authorize = InterceptorLayer::new(move |request: tonic::Request<()>| {
             if certified {
                 check_peer(&request, &SERVED)?;
+            }
+            if let Some(named) = &named {
+                named.check(request.metadata())?;
             }
             Ok(request)
         });

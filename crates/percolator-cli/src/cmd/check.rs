@@ -1,12 +1,12 @@
 //! `check`: compares the files of a closed store with what its program wrote. With `--repair` it
 //! saves what can be saved.
 
-mod records;
+pub(super) mod records;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use bigtable::Timestamp;
+use bigtable::{Store as _, Timestamp};
 use bigtable_fjall::{Checked, FjallStore, Options, Problem, Repair};
 use clap::Args;
 use serde_json::json;
@@ -21,9 +21,9 @@ use crate::output::{Column, grouped};
 
 /// By how much a repaired store's timestamps begin above the highest one that was found. What was
 /// dropped may have had higher ones; an oracle reserves a million of them at a time.
-const ABOVE: u64 = 1 << 40;
+pub(super) const ABOVE: u64 = 1 << 40;
 
-/// Check the files of a store that no process has open, and change nothing.
+/// Check the files of a store that no process has open, or of a backup, and change nothing.
 ///
 /// Reads every file, compares checksums, and reads every cell from a stand-in among the temporary
 /// files. Ends with 3 if something is damaged or missing. An unfinished batch at the end of the
@@ -37,7 +37,7 @@ const ABOVE: u64 = 1 << 40;
   percolator check D && echo sound
   percolator check D --repair --to NEW")]
 pub(crate) struct Check {
-    /// The directory of the store.
+    /// The directory of the store, or of a backup.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Write what can be saved to a new store.
@@ -181,6 +181,11 @@ fn begin_above(dir: &Path, checked: &Checked, records: Records) -> anyhow::Resul
     let above = Timestamp::new(seen.as_u64().saturating_add(ABOVE));
     let above = above.context("the store's timestamps are used up")?;
     let store = FjallStore::open(dir, Options::default())?;
-    Handle::current().block_on(records::raise(store, above))?;
+    let embedded = records.embedded;
+    Handle::current().block_on(async {
+        records::raise(store.clone(), above).await?;
+        // Earlier snapshots may lack what was dropped.
+        if embedded { Ok(store.raise_floor(above).await?) } else { anyhow::Ok(()) }
+    })?;
     Ok(above)
 }

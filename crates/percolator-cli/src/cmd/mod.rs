@@ -1,18 +1,22 @@
 //! Defines the commands, one module for each group.
 
 mod backlog;
+mod backup;
 mod cell;
 mod check;
 mod cluster;
 pub(crate) mod config;
 mod console;
 mod demo;
+mod export;
 mod failures;
 mod gc;
+mod import;
 mod locks;
 mod observers;
 mod oracle;
 mod read;
+mod restore;
 pub mod serve;
 mod tables;
 mod tx;
@@ -49,6 +53,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Observers(observers::Observers),
     Check(check::Check),
+    Backup(backup::Backup),
+    Export(export::Export),
+    Import(import::Import),
+    Restore(restore::Restore),
     Console(console::Console),
     #[command(subcommand)]
     Gc(gc::Gc),
@@ -73,9 +81,11 @@ impl Command {
             | Command::Cell(_)
             | Command::Why(_)
             | Command::Tables(_)
+            | Command::Export(_)
             | Command::Backlog(_)
             | Command::Wait(_) => Elsewhere::Reads,
             Command::Set(_) | Command::Delete(_) | Command::Tx(_) => Elsewhere::Writes,
+            Command::Backup(_) => Elsewhere::Copies,
             Command::Locks(locks) => locks.elsewhere(),
             Command::Observers(observers) => observers.elsewhere(),
             Command::Gc(gc) => gc.elsewhere(),
@@ -83,6 +93,8 @@ impl Command {
             // They need the directory for themselves, go on for long, or open none.
             Command::Demo(_)
             | Command::Check(_)
+            | Command::Restore(_)
+            | Command::Import(_)
             | Command::Console(_)
             | Command::Serve(_)
             | Command::Worker(_)
@@ -107,6 +119,10 @@ impl Command {
             Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
             Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
             Command::Check(check) => Some(check.run(context).await),
+            Command::Backup(backup) => interrupt.cut_off(backup.run(context)).await,
+            Command::Export(export) => interrupt.cut_off(export.run(context)).await,
+            Command::Import(import) => interrupt.cut_off(import.run(context)).await,
+            Command::Restore(restore) => Some(restore.run(context).await),
             Command::Config(config) => Some(config.run(context)),
             Command::Console(console) => Some(console.run(context).await),
             Command::Set(set) => Some(set.run(context).await),

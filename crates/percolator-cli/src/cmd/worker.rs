@@ -17,7 +17,7 @@ use crate::cmd::webindex::search_dir;
 use crate::console::{ConsoleArgs, Shown};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::store::{Place, connect, in_batches};
+use crate::store::{Place, connect, in_batches, replaced};
 
 /// The applications whose observers this program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -163,9 +163,12 @@ impl Worker {
             measured: None,
         };
         let consoles = self.console.listen(context, shown).await?;
-        asked_to_end(&context.interrupt).await?;
+        let ended = tokio::select! {
+            asked = asked_to_end(&context.interrupt) => asked.map_err(Into::into),
+            why = replaced(&*db.services().store) => Err(why),
+        };
         drop(consoles);
         worker.stop().await;
-        Ok(Exit::Done)
+        ended.map(|()| Exit::Done)
     }
 }

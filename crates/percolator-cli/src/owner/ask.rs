@@ -31,11 +31,11 @@ pub(crate) enum Answer {
 /// If the owner does not take the command, or what it prints cannot be printed here.
 pub(crate) async fn ask(
     found: OpenElsewhere,
-    request: Request,
+    (request, needs_database): (Request, bool),
     events: Option<File>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Answer> {
-    found.owner.check(&found.dir)?;
+    found.owner.check(&found.dir, needs_database)?;
     let name = found.owner.name();
     if let Some(why) = request.is_too_long() {
         return Err(Failure::usage(

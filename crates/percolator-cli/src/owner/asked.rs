@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bigtable::sync::locked;
+use bigtable_fjall::{BackedUp, FjallStore};
 use percolator::admin::GcOptions;
 use percolator::{Options, Percolator};
 
@@ -27,10 +28,19 @@ tokio::task_local! {
     static CURRENT: Arc<Asked>;
 }
 
+/// What a process has open in a directory.
+#[derive(Debug, Clone)]
+pub(crate) enum Open {
+    /// A database.
+    Database(Percolator),
+    /// A store whose transactions other processes run.
+    Store(FjallStore),
+}
+
 /// A command that runs here for another process.
 pub(crate) struct Asked {
     dir: PathBuf,
-    db: Percolator,
+    open: Open,
     asker: Asker,
     connection: Mutex<Option<Box<dyn Write + Send>>>,
     /// The clients that the command has opened.
@@ -53,13 +63,13 @@ pub(crate) fn current() -> Option<Arc<Asked>> {
 impl Asked {
     pub(super) fn new(
         dir: &Path,
-        db: &Percolator,
+        open: &Open,
         asker: Asker,
         connection: impl Write + Send + 'static,
     ) -> Arc<Asked> {
         Arc::new(Asked {
             dir: dir.to_owned(),
-            db: db.clone(),
+            open: open.clone(),
             asker,
             connection: Mutex::new(Some(Box::new(connection))),
             clients: Mutex::default(),
@@ -77,13 +87,21 @@ impl Asked {
         &self.dir
     }
 
-    /// The client that the process has opened the directory with.
-    pub(crate) fn owner(&self) -> &Percolator {
-        &self.db
+    /// The client of the process, if the process has a database open, not only its store.
+    pub(crate) fn owner(&self) -> Option<&Percolator> {
+        match &self.open {
+            Open::Database(db) => Some(db),
+            Open::Store(_) => None,
+        }
     }
 
-    pub(crate) fn asker(&self) -> Asker {
-        self.asker
+    pub(crate) fn asker(&self) -> &Asker {
+        &self.asker
+    }
+
+    /// Whether this process knows of transactions.
+    pub(crate) fn has_database(&self) -> bool {
+        self.owner().is_some()
     }
 
     /// Opens a client for the command. It has a liveness token of its own, so that what the command
@@ -93,10 +111,13 @@ impl Asked {
         options: Options,
         syncs: bool,
     ) -> percolator::Result<Percolator> {
-        // As the owner's own transactions: its observers handle the changes that the command makes.
-        let options = Options { trace: self.db.options().trace, ..options };
         let gc = GcOptions { retention: RETENTION, ..GcOptions::default() };
-        let client = self.db.another_client_with(options, Some(gc)).await?;
+        let Open::Database(db) = &self.open else {
+            return Err(percolator::Error::Closed);
+        };
+        // As the owner's own transactions: its observers handle the changes that the command makes.
+        let options = Options { trace: db.options().trace, ..options };
+        let client = db.another_client_with(options, Some(gc)).await?;
         self.syncs.fetch_or(syncs, Ordering::Relaxed);
         locked(&self.clients).push(client.clone());
         Ok(client)
@@ -111,7 +132,23 @@ impl Asked {
             client.close_within(longest).await;
         }
         let syncs = wrote && self.syncs.load(Ordering::Relaxed);
-        if syncs { self.db.sync().await } else { Ok(()) }
+        match &self.open {
+            Open::Database(db) if syncs => db.sync().await,
+            Open::Database(_) | Open::Store(_) => Ok(()),
+        }
+    }
+
+    /// Writes a backup of what is open here.
+    pub(crate) async fn backup(&self, to: &Path) -> percolator::Result<BackedUp> {
+        let store = match &self.open {
+            Open::Database(db) => return db.backup(to).await,
+            Open::Store(store) => store.clone(),
+        };
+        let to = to.to_owned();
+        let made = tokio::task::spawn_blocking(move || store.backup(to)).await;
+        let ended =
+            |why| percolator::Error::Unavailable(format!("making the backup did not end: {why}"));
+        Ok(made.map_err(ended)??)
     }
 
     /// Sends a part of standard output.

@@ -57,8 +57,9 @@ impl Owner {
         format!("`{}` (pid {})", printable(&self.hello.command), self.hello.pid)
     }
 
-    /// An error if the process does not run commands of this version, or none at all.
-    pub(super) fn check(&self, dir: &Path) -> anyhow::Result<()> {
+    /// An error if the process does not run commands of this version, or not this one:
+    /// `needs_database` says whether it needs more than the store.
+    pub(super) fn check(&self, dir: &Path, needs_database: bool) -> anyhow::Result<()> {
         let open = format!("{} is open in {}", dir.display(), self.name());
         if let Some(differs) = self.hello.differs() {
             return Err(Failure::usage(
@@ -73,6 +74,7 @@ impl Owner {
                 format!("{open}, which runs commands for {CONNECTIONS_MAX} others already"),
                 "run the command again",
             )),
+            State::Alone if !needs_database => Ok(()),
             State::Alone => Err(Failure::usage(
                 format!("{open}, which serves its tables to the processes of a cluster"),
                 "name the cluster's settings with --config FILE instead of the directory",
@@ -114,7 +116,7 @@ mod tests {
             hello: serde_json::from_str(hello).unwrap(),
             stream: UnixStream::pair().unwrap().0,
         };
-        owner.check(Path::new("D")).map_err(|error| {
+        owner.check(Path::new("D"), true).map_err(|error| {
             let report = exit::report(&error, |_| None).expect("not a broken pipe");
             (report.exit, report.what)
         })

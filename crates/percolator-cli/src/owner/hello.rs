@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,8 @@ pub(super) enum State {
     Open,
     /// It runs commands for so many already.
     Full,
-    /// It runs none: it serves the directory's tables and knows nothing of transactions.
+    /// It serves the directory's tables and knows nothing of transactions: it makes backups, and
+    /// runs no other command.
     Alone,
 }
 
@@ -102,7 +103,7 @@ fn command_line(args: impl Iterator<Item = OsString>) -> String {
 }
 
 /// The surroundings of a command that its owner must know, besides its arguments.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asker {
     /// Whether its standard output is a terminal.
     pub(crate) stdout_is_terminal: bool,
@@ -110,6 +111,9 @@ pub(crate) struct Asker {
     pub(crate) color: bool,
     /// Whether it wants events.
     pub(crate) events: bool,
+    /// Its working directory, in which the paths that it was given lie.
+    #[serde(default)]
+    pub(crate) dir: PathBuf,
 }
 
 /// A command that another process is to run.
@@ -227,7 +231,12 @@ mod tests {
 
     #[test]
     fn a_request_comes_as_it_was_sent() {
-        let asker = Asker { stdout_is_terminal: true, color: false, events: true };
+        let asker = Asker {
+            stdout_is_terminal: true,
+            events: true,
+            dir: "/somewhere".into(),
+            color: false,
+        };
         let args = ["percolator", "set", "Bob", "", "$10"].map(OsString::from).to_vec();
         let request = Request { args, input: vec![7; 200_000], asker };
         let mut sent = Vec::new();

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bigtable::sync::locked;
-use percolator::Percolator;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::asked::Open as OpenHere;
 use super::hello::{CONNECTIONS_MAX, Hello, State};
 use super::place::{self, Elsewhere, SocketFile, may_ask};
 use super::session::{self, Run};
@@ -49,9 +49,10 @@ pub struct Listener {
 /// The commands that run for others.
 #[derive(Debug)]
 struct Sessions {
-    /// The directory, and the database in it, if this process knows of transactions at all.
+    /// The directory, what is open in it, and how commands are run.
     dir: PathBuf,
-    database: Option<(Percolator, Run)>,
+    here: OpenHere,
+    run: Run,
     runtime: Handle,
     open: Mutex<Open>,
     count: watch::Sender<usize>,
@@ -65,11 +66,11 @@ struct Open {
     commands: BTreeMap<u64, watch::Sender<bool>>,
 }
 
-/// Listens at the directory of a database that a command has opened, if the commands of this
+/// Listens at a directory that a command has opened, if the commands of this
 /// process are run for others. A failure is one warning.
-pub(crate) fn begin(db: Option<&Percolator>, dir: &Path) -> Option<Listener> {
+pub(crate) fn begin(here: OpenHere, dir: &Path) -> Option<Listener> {
     let run = *RUN.get()?;
-    let begun = start(db.map(|db| (db.clone(), run)), dir);
+    let begun = start(here, run, dir);
     begun
         .inspect_err(|error| {
             tracing::warn!(
@@ -83,14 +84,15 @@ pub(crate) fn begin(db: Option<&Percolator>, dir: &Path) -> Option<Listener> {
 }
 
 /// Listens at a directory. Runs in a tokio runtime.
-pub(super) fn start(database: Option<(Percolator, Run)>, dir: &Path) -> io::Result<Listener> {
+pub(super) fn start(here: OpenHere, run: Run, dir: &Path) -> io::Result<Listener> {
     let dir = dir.canonicalize()?;
     let (listener, socket) = place::bind(&dir, &Elsewhere::of_this_process())?;
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
     let sessions = Arc::new(Sessions {
         dir,
-        database,
+        here,
+        run,
         runtime: Handle::current(),
         open: Mutex::default(),
         count: watch::Sender::new(0),
@@ -151,24 +153,26 @@ impl Sessions {
         let mut stream = stream.into_std()?;
         let cut_off = watch::Sender::new(false);
         let (state, session) = match self.enter(number, cut_off.clone()) {
-            _ if self.database.is_none() => (State::Alone, None),
             Entered::Closing => return Ok(()),
             Entered::Full => (State::Full, None),
-            Entered::Session(session) => (State::Open, Some(session)),
+            Entered::Session(session) => match self.here {
+                OpenHere::Database(_) => (State::Open, Some(session)),
+                OpenHere::Store(_) => (State::Alone, Some(session)),
+            },
         };
         // There is room for it: nothing was sent before.
         if Hello::of_this_process(&self.dir, state).write(&mut stream).is_err() {
             return Ok(());
         }
-        let (Some(session), Some((db, run))) = (session, self.database.clone()) else {
-            return Ok(());
-        };
+        let Some(session) = session else { return Ok(()) };
+        let run = self.run;
         stream.set_nonblocking(false)?;
         let thread = std::thread::Builder::new().name(format!("owner-{number}"));
         thread.stack_size(STACK_BYTES).spawn(move || {
             let all = &session.sessions;
             // Whatever went wrong with the connection, its other end knows.
-            let _ = session::serve(stream, (&all.dir, &db), run, cut_off, all.runtime.clone());
+            let _ =
+                session::serve(stream, (&all.dir, &all.here), run, cut_off, all.runtime.clone());
         })?;
         Ok(())
     }
@@ -226,6 +230,8 @@ mod tests {
     use std::ffi::OsString;
     use std::os::unix::net::UnixStream as Stream;
 
+    use percolator::Percolator;
+
     use super::super::frame::{self, Kind};
     use super::super::hello::Request;
     use super::super::session::Call;
@@ -253,7 +259,7 @@ mod tests {
             (tempfile::tempdir().unwrap(), tokio::runtime::Runtime::new().unwrap());
         let listener = runtime.block_on(async {
             let db = Percolator::in_memory().await.unwrap();
-            start(Some((db, run)), dir.path()).unwrap()
+            start(OpenHere::Database(db), run, dir.path()).unwrap()
         });
         Bed { dir, runtime, listener }
     }

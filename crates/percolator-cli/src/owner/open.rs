@@ -5,6 +5,7 @@ use std::path::Path;
 
 use percolator::Percolator;
 
+use super::asked::Open;
 use super::listen::{self, Listener};
 use crate::cli;
 
@@ -32,5 +33,5 @@ use crate::cli;
 /// does a file system without sockets. Then the runtime directory (`XDG_RUNTIME_DIR`) or the
 /// directory of temporary files must take the socket.
 pub fn listen(db: &Percolator, dir: impl AsRef<Path>) -> io::Result<Listener> {
-    listen::start(Some((db.clone(), cli::run_asked)), dir.as_ref())
+    listen::start(Open::Database(db.clone()), cli::run_asked, dir.as_ref())
 }

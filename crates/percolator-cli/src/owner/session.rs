@@ -11,11 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::Percolator;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::asked::Asked;
+use super::asked::{Asked, Open};
 use super::frame::{self, Kind};
 use super::hello::Request;
 use crate::exit::Exit;
@@ -44,7 +43,7 @@ pub(crate) type Run = fn(Call) -> Option<Exit>;
 /// Serves one connection, after its hello. Returns when the command has ended.
 pub(super) fn serve(
     mut stream: UnixStream,
-    (dir, db): (&Path, &Percolator),
+    (dir, open): (&Path, &Open),
     run: Run,
     cut_off: watch::Sender<bool>,
     runtime: Handle,
@@ -53,7 +52,7 @@ pub(super) fn serve(
     let Some(request) = Request::read(&mut stream)? else { return Ok(()) };
     stream.set_read_timeout(None)?;
     stream.set_write_timeout(Some(UNREAD_MAX))?;
-    let asked = Asked::new(dir, db, request.asker, stream.try_clone()?);
+    let asked = Asked::new(dir, open, request.asker.clone(), stream.try_clone()?);
     let (interrupt, interrupted) = watch::channel(false);
     let is_cut_off = cut_off.subscribe();
     let mut reading = stream.try_clone()?;

@@ -48,6 +48,8 @@ pub enum Elsewhere {
     Reads,
     /// In that process, once.
     Writes,
+    /// In that process, once, also if it serves tables and knows nothing of transactions.
+    Copies,
     /// Nowhere: it needs the directory for itself, takes long, or opens none.
     Nowhere,
 }

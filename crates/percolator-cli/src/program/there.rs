@@ -46,10 +46,12 @@ pub(super) async fn run_anywhere<P: Program>(
             stdout_is_terminal: std::io::stdout().is_terminal(),
             color: context.out.color,
             events: events.is_some(),
+            dir: std::env::current_dir().unwrap_or_default(),
         };
+        let needs_database = elsewhere != Elsewhere::Copies;
         let (args, input) = (std::env::args_os().collect(), context.input.as_bytes().to_vec());
         let request = Request { args, input, asker };
-        match ask::ask(found, request, events, &context.interrupt).await? {
+        match ask::ask(found, (request, needs_database), events, &context.interrupt).await? {
             Answer::Exit(exit) => return Ok(exit),
             Answer::CutOff { printed: false, .. }
                 if elsewhere == Elsewhere::Reads
@@ -80,12 +82,15 @@ pub(crate) fn run_asked<P: Program>(call: Call) -> Option<Exit> {
     // The asker has parsed the same arguments by the same tree: it shows help and mistakes itself.
     let program = P::try_parse_from(args).ok()?;
     let (global, writes) = (program.global(), program.elsewhere() == Elsewhere::Writes);
+    let copies = program.elsewhere() == Elsewhere::Copies;
     let out = Out { json: global.json, quiet: global.quiet, color: asker.color };
     let events = events::relayed(global.level(), &asked);
     let is_cut_off = cut_off.clone();
     let run = async {
         let result = match (program.elsewhere(), Input::sent(input)) {
             (Elsewhere::Nowhere, _) => return None,
+            // The asker has been told that this process runs none.
+            _ if !copies && !asked.has_database() => return None,
             (_, Err(error)) => Err(error.into()),
             (_, Ok(input)) => {
                 let context = Context { out, interrupt: Interrupt::asked_by(interrupt), input };

@@ -14,17 +14,17 @@ use tokio::sync::oneshot;
 
 /// The oracles' records of a store, taken together.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Records {
+pub(in crate::cmd) struct Records {
     /// The highest timestamp that was handed out.
-    pub(super) issued: Timestamp,
+    pub(in crate::cmd) issued: Timestamp,
     /// Whether the store is an embedded database. In a table server's, other tables may have other
     /// timestamps.
-    pub(super) embedded: bool,
+    pub(in crate::cmd) embedded: bool,
 }
 
 /// Reads the records; `None` if there is none. Their oracles are taken over, so the store must be a
 /// stand-in, or a new one.
-pub(super) async fn read(store: FjallStore) -> anyhow::Result<Option<Records>> {
+pub(in crate::cmd) async fn read(store: FjallStore) -> anyhow::Result<Option<Records>> {
     if is_database(&store).await? {
         return Ok(Some(Records { issued: last_issued(&store).await?, embedded: true }));
     }
@@ -38,12 +38,10 @@ pub(super) async fn read(store: FjallStore) -> anyhow::Result<Option<Records>> {
     .await
 }
 
-/// Raises each record, so that new timestamps are above `to`; and the floor of an embedded
-/// database.
-pub(super) async fn raise(store: FjallStore, to: Timestamp) -> anyhow::Result<()> {
+/// Raises each record, so that new timestamps are above `to`.
+pub(in crate::cmd) async fn raise(store: FjallStore, to: Timestamp) -> anyhow::Result<()> {
     if is_database(&store).await? {
-        WindowOracle::raise(&store, fresh(), to).await?;
-        return Ok(store.raise_floor(to).await?);
+        return Ok(WindowOracle::raise(&store, fresh(), to).await?);
     }
     served(store, async |databases| {
         for database in databases {
@@ -58,7 +56,7 @@ fn fresh() -> Incarnation {
     Incarnation(random())
 }
 
-async fn is_database(store: &FjallStore) -> anyhow::Result<bool> {
+pub(in crate::cmd) async fn is_database(store: &FjallStore) -> anyhow::Result<bool> {
     Ok(store.table_names().await?.iter().any(|name| name == SYSTEM_TABLE))
 }
 

@@ -24,7 +24,8 @@ use crate::cmd::serve::tls::TlsArgs;
 use crate::console::Measured;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::store::{Durability, listen_at};
+use crate::owner::asked::Open;
+use crate::store::{Durability, listen_at, replaced};
 
 /// Name and help of the number that says whether this process leads.
 const LEADS: (&str, &str) = ("oracle_is_leader", "Whether this process gives out timestamps");
@@ -115,8 +116,14 @@ impl Oracle {
             let node = server.node().clone();
             let leads = move || Some(f64::from(matches!(node.role(), OracleRole::Leads(_))));
             let measured = Measured::new(LEADS, leads);
-            let joining =
-                membership.join(&self.member, context, "oracle", cluster, store, Some(measured));
+            let joining = membership.join(
+                &self.member,
+                context,
+                "oracle",
+                cluster,
+                store.clone(),
+                Some(measured),
+            );
             tokio::select! {
                 joined = joining => joined?,
                 ended = &mut ending => {
@@ -125,7 +132,11 @@ impl Oracle {
                 }
             }
         }
-        ending.await?;
+        tokio::select! {
+            ended = ending => ended?,
+            // The server cannot resign: the record is that of another store.
+            why = replaced(&*store) => return Err(why),
+        }
         membership.leave().await;
         server.stop().await?;
         Ok(Exit::Done)
@@ -158,8 +169,8 @@ impl Oracle {
             upkeep_tables: percolator::store::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
-        let store = Arc::new(FjallStore::open(dir, options)?);
-        listen_at(None, dir);
-        Ok(store)
+        let store = FjallStore::open(dir, options)?;
+        listen_at(Open::Store(store.clone()), dir);
+        Ok(Arc::new(store))
     }
 }

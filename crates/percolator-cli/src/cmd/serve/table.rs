@@ -20,6 +20,7 @@ use crate::cmd::serve::tls::TlsArgs;
 use crate::console::Measured;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
+use crate::owner::asked::Open;
 use crate::store::{Durability, listen_at};
 
 /// How long requests that run may take to end after SIGTERM.
@@ -79,7 +80,7 @@ impl Table {
         };
         let store = FjallStore::open(&self.data, options)?;
         let server = Server::over(store.clone()).await?;
-        listen_at(None, &self.data);
+        listen_at(Open::Store(store.clone()), &self.data);
         let address = listener.local_addr()?;
         let out = context.out;
         if out.json {

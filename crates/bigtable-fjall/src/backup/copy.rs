@@ -1,0 +1,153 @@
+//! Copying what there is at a moment into the directory of a backup.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use bigtable::Error;
+
+use crate::backup::list::{Content, List};
+use crate::backup::moment::{Moment, damaged};
+use crate::backup::pool::{Pool, writing};
+use crate::opening::{Damage, Inventory, Journal, Named, Runs, Tail};
+
+/// Why a backup was not made.
+pub(super) enum Stop {
+    /// A file went away, or the engine is being closed: begin again.
+    Again,
+    Failed(Error),
+}
+
+/// An error of the store's files.
+fn of_store(path: &Path, error: &io::Error) -> Stop {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::Interrupted => Stop::Again,
+        _ => Stop::Failed(damaged(&Damage::io(path, error))),
+    }
+}
+
+/// An error of the backup's files.
+fn of_pool(path: &Path, error: &io::Error) -> Stop {
+    match error.kind() {
+        io::ErrorKind::Interrupted => Stop::Again,
+        _ => Stop::Failed(writing(path, error)),
+    }
+}
+
+/// Copies it, and returns the list of a backup.
+pub(super) fn copy(moment: &Moment, pool: &mut Pool) -> Result<List, Stop> {
+    let mut copying = Copying { moment, list: pool.begin(), pool };
+    let mut journals = BTreeMap::new();
+    let (mut last, count) = (None, moment.journals.len());
+    for (position, journal) in moment.journals.iter().enumerate() {
+        let own = copying.journal(journal, &mut last, position + 1 == count)?;
+        journals.insert(journal.0, own.unwrap_or(0));
+    }
+    let short = moment.reaches.filter(|reaches| last.is_none_or(|last| last < *reaches));
+    if let (Some(reaches), Some((_, newest))) = (short, moment.journals.last()) {
+        let problem = format!("batch {reaches}, or a later one, is missing at its end");
+        return Err(Stop::Failed(damaged(&Damage::new(newest, problem))));
+    }
+    for (number, runs) in &moment.keyspaces {
+        copying.keyspace(*number, runs)?;
+    }
+    let engine = moment.engine.directory.engine();
+    let version = fs::read(engine.join("version"));
+    let version = version.map_err(|e| of_store(&engine.join("version"), &e))?;
+    copying.bytes("engine/version".to_owned(), &version)?;
+    let inventory = Inventory { journals, keyspaces: moment.inventory.keyspaces.clone() };
+    copying.bytes(crate::opening::INVENTORY_FILE.to_owned(), inventory.text().as_bytes())?;
+    Ok(copying.list)
+}
+
+struct Copying<'a> {
+    moment: &'a Moment,
+    pool: &'a mut Pool,
+    list: List,
+}
+
+impl Copying<'_> {
+    fn bytes(&mut self, path: String, mut bytes: &[u8]) -> Result<(), Stop> {
+        let put = self.pool.put(&mut bytes, |_| Ok(()));
+        let content = put.map_err(|e| of_pool(self.pool.dir(), &e))?;
+        self.list.files.push((path, content));
+        Ok(())
+    }
+
+    /// Copies the batches that a journal had at the moment; returns the number of its last one.
+    fn journal(
+        &mut self,
+        file: &(u64, std::path::PathBuf),
+        last: &mut Option<u64>,
+        newest: bool,
+    ) -> Result<Option<u64>, Stop> {
+        let (number, path) = file;
+        let (mut keep, mut own) = (0, None);
+        let end = self.moment.end;
+        let read = Journal::read(file, *last, |batch| {
+            if batch.number < end {
+                (keep, own) = (batch.end, Some(batch.number));
+            }
+        });
+        let journal = read.map_err(|e| of_store(path, &e))?;
+        *last = own.or(*last);
+        // Behind what is kept may be a batch that is being written.
+        if journal.end == keep && journal.tail != Tail::Clean {
+            let behind = journal.behind().map_err(|e| of_store(path, &e))?;
+            let lost = behind.batches.iter().any(|batch| batch.number < end);
+            if lost || !newest {
+                let problem = format!("the journal is damaged at byte {keep}");
+                return Err(Stop::Failed(damaged(&Damage::new(path, problem))));
+            }
+        }
+        let source = File::open(path).map_err(|e| of_store(path, &e))?;
+        let put = self.pool.put(&mut source.take(keep), self.moment.between());
+        let content = put.map_err(|e| of_pool(self.pool.dir(), &e))?;
+        if content.bytes != keep {
+            return Err(Stop::Again);
+        }
+        self.list.files.push((format!("engine/{number}.jnl"), content));
+        Ok(own)
+    }
+
+    fn keyspace(&mut self, number: u64, runs: &Runs) -> Result<(), Stop> {
+        let dir = format!("engine/keyspaces/{number}");
+        let manifest = runs.manifest_of(|_| true);
+        let manifest = manifest.map_err(|e| of_store(Path::new(&dir), &e))?;
+        for file in runs.files() {
+            self.file(&dir, file)?;
+        }
+        self.bytes(format!("{dir}/v{}", runs.number), &manifest.content)?;
+        self.bytes(format!("{dir}/current"), &manifest.current)
+    }
+
+    /// Copies a file that never changes. Its checksum is in the manifest.
+    fn file(&mut self, dir: &str, file: &Named) -> Result<(), Stop> {
+        let store = |e: io::Error| of_store(&file.path, &e);
+        let bytes = fs::metadata(&file.path).map_err(store)?.len();
+        let wanted = Content { sum: file.checksum, bytes };
+        let moment = self.moment;
+        let has =
+            self.pool.has(wanted, moment.between()).map_err(|e| of_pool(self.pool.dir(), &e))?;
+        let mut source = File::open(&file.path).map_err(store)?;
+        // Read even if the backup has it: a backup says whether the store is damaged.
+        let found = if has {
+            let summed =
+                crate::opening::copy_summed(&mut source, &mut io::sink(), moment.between());
+            let (sum, bytes) = summed.map_err(store)?;
+            Content { sum, bytes }
+        } else {
+            let put = self.pool.put(&mut source, moment.between());
+            put.map_err(|e| of_pool(self.pool.dir(), &e))?
+        };
+        if found != wanted {
+            let problem = "its checksum is not the one in the manifest";
+            return Err(Stop::Failed(damaged(&Damage::new(&file.path, problem))));
+        }
+        let mut parts = file.path.components().rev().filter_map(|part| part.as_os_str().to_str());
+        let (name, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        self.list.files.push((format!("{dir}/{folder}/{name}"), found));
+        Ok(())
+    }
+}

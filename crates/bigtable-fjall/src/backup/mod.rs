@@ -1,0 +1,146 @@
+//! Backups: copies of an open store, and new stores made of them.
+//!
+//! ```text
+//!   DIR/BACKUP        the list: which files the store consists of, by checksum; written last
+//!   DIR/LOCK          locked while a backup is written
+//!   DIR/files/<sum>   their contents, named by checksum and length
+//! ```
+//!
+//! `moment.rs` holds the commit lock for as long as it takes to learn what there is: the journals
+//! first, then the manifest of each keyspace. So the journals hold whatever a manifest does not,
+//! and a batch that a writer was told of is in one of them. A part of an LSM tree that the backup
+//! needs stays on disk until the backup has it: `moment.rs` holds the engine's own handle of it.
+//! The rest is copied without the lock, while the store goes on. A journal may be freed meanwhile;
+//! then the backup begins again.
+//!
+//! Contents are named by their checksum, so the next backup into the same directory copies what is
+//! new. Nothing is linked: journals grow in place, and a link to one would grow with it.
+//!
+//! Invariants:
+//! * `BACKUP` names files that are whole and synced. It is replaced in one step, so after a crash
+//!   the directory holds the earlier backup or the new one.
+//! * Every byte is compared with a checksum when it is copied, here and when a store is restored.
+//! * A restored store has another id than the one that was backed up.
+//!
+//! ```text
+//!   list.rs     the file BACKUP            pool.rs     the directory of a backup
+//!   moment.rs   what there is to copy      copy.rs     copying it
+//!   lay_out.rs  a store out of a backup    restore.rs  a new store
+//!   check.rs    `check`, for backups too   running.rs  closing the store ends its backups
+//! ```
+
+mod check;
+mod copy;
+mod lay_out;
+mod list;
+mod moment;
+mod pool;
+mod restore;
+pub(crate) mod running;
+
+use std::path::Path;
+
+use bigtable::{Error, Result, StoreId};
+
+pub use self::check::check;
+pub use self::restore::{Restored, Restoring};
+use crate::backup::copy::{Stop, copy};
+use crate::backup::list::List;
+use crate::backup::moment::Moment;
+use crate::backup::pool::Pool;
+use crate::failure::fault;
+use crate::store::FjallStore;
+use crate::waits::may_wait;
+
+/// How often a backup begins again, because files went away or the engine was opened anew.
+const TRIES_MAX: usize = 10;
+
+/// What a backup consists of.
+///
+/// See [`FjallStore::backup`] for an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackedUp {
+    /// The id of the store that was backed up.
+    pub store: StoreId,
+    /// When it was made, in seconds since 1970.
+    pub made: u64,
+    /// How many files it has.
+    pub files: usize,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// How many of these files were written; the others were there from an earlier backup.
+    pub new_files: usize,
+    /// How many bytes of these were written.
+    pub new_bytes: u64,
+}
+
+impl FjallStore {
+    /// Writes a backup of the store as it is at one moment, between two batches, while requests go
+    /// on. The backup has everything that was acknowledged before this call. `to` is a directory
+    /// that is empty or does not exist, or one with an earlier backup of the same store: then only
+    /// contents are written that it lacks, and it holds the new backup afterwards.
+    ///
+    /// This blocks, for as long as it takes to read all of the store: in an async program call it
+    /// where blocking is allowed. Closing the store ends it.
+    ///
+    /// ```
+    /// use bigtable::Store;
+    /// use bigtable_fjall::{FjallStore, Options, Restoring};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (data, copy, new) = (dir.path().join("d"), dir.path().join("c"), dir.path().join("n"));
+    /// let store = FjallStore::open(&data, Options::default())?;
+    /// assert!(store.backup(&copy)?.new_files > 0);
+    /// let again = store.backup(&copy)?;
+    /// assert!(again.new_files < again.files);
+    ///
+    /// Restoring::begin(&copy, &new)?.finish()?;
+    /// assert_ne!(FjallStore::open(&new, Options::default())?.id(), store.id());
+    /// # Ok::<(), bigtable::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Files`] if a file of the store is damaged, if `to` holds something else, or if it
+    /// cannot be written; an earlier backup that was there is then there still. [`Error::InUse`] if
+    /// another backup is being written to `to`.
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackedUp> {
+        may_wait("making a backup");
+        let running = &self.running;
+        let mut pool = Pool::open(to.as_ref(), running.id)?;
+        for _ in 0..TRIES_MAX {
+            let moment = running
+                .with(&running.open, |engine, ()| Moment::take(engine, running.backups.enter()))?;
+            match copy(&moment, &mut pool) {
+                Ok(list) => {
+                    let list = pool.publish(list)?;
+                    return Ok(pool.report(&list));
+                }
+                // The store is being closed, or opened anew: asking for it again says which.
+                Err(Stop::Again) => {}
+                Err(Stop::Failed(error)) => return Err(error),
+            }
+        }
+        let why = format!("files of the store went away {TRIES_MAX} times while they were copied");
+        Err(Error::Unavailable { why })
+    }
+}
+
+/// The backup in a directory, as its list describes it; its contents are not read.
+///
+/// # Errors
+/// [`Error::Files`] if the directory holds no whole backup.
+pub fn backup_of(dir: impl AsRef<Path>) -> Result<BackedUp> {
+    let dir = dir.as_ref();
+    match List::read(dir)? {
+        Some(list) => Ok(list.describe()),
+        None => Err(no_backup(dir)),
+    }
+}
+
+fn no_backup(dir: &Path) -> Error {
+    fault::files(
+        dir,
+        "the directory holds no whole backup: there is no file BACKUP",
+        "name the directory of one; a backup that was interrupted has to be made again",
+    )
+}

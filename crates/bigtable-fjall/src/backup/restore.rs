@@ -1,0 +1,181 @@
+//! Making a new store of a backup.
+//!
+//! The store is made beside its place, in a directory whose name ends in `.restoring`. When it is
+//! whole it is renamed. So a crash leaves either nothing at its place or the whole store.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bigtable::{Error, Result, StoreId};
+
+use crate::backup::lay_out::{How, lay_out};
+use crate::backup::list::List;
+use crate::backup::no_backup;
+use crate::directory::{self, remove, sync_directory};
+use crate::failure::fault;
+
+/// Says that a directory was made by an unfinished restore, and is locked while it goes on.
+const MARK: &str = "RESTORING";
+
+/// A store that is made of a backup, before it is at its place. Dropped without
+/// [`finish`](Restoring::finish), it is removed.
+///
+/// See [`FjallStore::backup`](crate::FjallStore::backup) for an example.
+#[derive(Debug)]
+pub struct Restoring {
+    making: PathBuf,
+    to: PathBuf,
+    restored: Restored,
+    finished: bool,
+    /// The lock is given back when the file is closed.
+    _lock: File,
+}
+
+/// A store that was made of a backup.
+///
+/// See [`FjallStore::backup`](crate::FjallStore::backup) for an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The id of the store that was backed up.
+    pub from: StoreId,
+    /// The id of the new store.
+    pub id: StoreId,
+    /// When the backup was made, in seconds since 1970.
+    pub made: u64,
+    /// How many files were copied, and how many bytes.
+    pub files: usize,
+    /// Bytes of these files.
+    pub bytes: u64,
+}
+
+impl Restoring {
+    /// Makes a store of the backup in `from`, beside the directory `to`, which must be empty or not
+    /// exist. Compares all of the backup with its checksums. The new store has a new id.
+    ///
+    /// This blocks, for as long as the backup is large.
+    ///
+    /// # Errors
+    /// [`Error::Files`] if `from` holds no whole backup, or a damaged one; if `to` is not empty, or
+    /// cannot be written beside. [`Error::InUse`] while another restore to `to` goes on.
+    pub fn begin(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restoring> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let list = List::read(from)?.ok_or_else(|| no_backup(from))?;
+        check_empty(to)?;
+        let making = beside(to)?;
+        let lock = take(&making)?;
+        let id = directory::fresh_id().map_err(|e| fault::io(to, "choosing an id", &e))?;
+        let described = list.describe();
+        let restored = Restored {
+            from: list.store,
+            id,
+            made: list.made,
+            files: described.files,
+            bytes: described.bytes,
+        };
+        let restoring =
+            Restoring { making, to: to.to_owned(), restored, finished: false, _lock: lock };
+        let making = &restoring.making;
+        directory::write_id(making, id).map_err(|e| fault::io(making, "writing the id", &e))?;
+        lay_out(from, &list, making, How::Copied)?;
+        Ok(restoring)
+    }
+
+    /// Where the new store is until [`finish`](Restoring::finish). It may be opened there, and
+    /// changed; it must be closed again.
+    pub fn path(&self) -> &Path {
+        &self.making
+    }
+
+    /// What was copied.
+    pub fn restored(&self) -> &Restored {
+        &self.restored
+    }
+
+    /// Moves the store to its place.
+    ///
+    /// # Errors
+    /// [`Error::Files`] if something is there by now, or the file system refuses it.
+    pub fn finish(mut self) -> Result<Restored> {
+        check_empty(&self.to)?;
+        let moving = |e: io::Error| fault::io(&self.to, "moving the restored store here", &e);
+        if cfg!(not(unix)) {
+            let _ = fs::remove_dir(&self.to);
+        }
+        fs::rename(&self.making, &self.to).map_err(moving)?;
+        if let Some(parent) = self.to.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            sync_directory(parent).map_err(moving)?;
+        }
+        remove(&self.to.join(MARK)).map_err(moving)?;
+        self.finished = true;
+        Ok(self.restored.clone())
+    }
+}
+
+impl Drop for Restoring {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Should that fail, the next restore tries again.
+            let _ = fs::remove_dir_all(&self.making);
+        }
+    }
+}
+
+fn check_empty(to: &Path) -> Result<()> {
+    match fs::read_dir(to).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(fault::files(
+            to,
+            "the directory is not empty, and a restore replaces nothing",
+            "choose an empty directory, or one that does not exist yet",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(fault::io(to, "reading the directory", &error)),
+    }
+}
+
+/// Where the store is made.
+fn beside(to: &Path) -> Result<PathBuf> {
+    let Some(name) = to.file_name() else {
+        let remedy = "name a directory that does not exist yet";
+        return Err(fault::files(to, "the path does not end in a name", remedy));
+    };
+    let mut making = OsString::from(name);
+    making.push(".restoring");
+    Ok(to.with_file_name(making))
+}
+
+/// Takes the directory to make a store in, and removes what an interrupted restore has left there.
+fn take(making: &Path) -> Result<File> {
+    let io = |e: io::Error| fault::io(making, "making the directory", &e);
+    let mark = making.join(MARK);
+    match fs::create_dir(making) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if !mark.exists() && fs::read_dir(making).map_err(io)?.next().is_some() {
+                let problem = "a restore makes its store here, and something else is here";
+                return Err(fault::files(making, problem, "move it away, then restore again"));
+            }
+        }
+        Err(error) => return Err(io(error)),
+    }
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&mark);
+    let lock = lock.map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(Error::InUse { dir: making.to_owned() }),
+        Err(TryLockError::Error(error)) => return Err(io(error)),
+    }
+    for entry in fs::read_dir(making).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let removed = match path.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false if path == mark => Ok(()),
+            false => fs::remove_file(&path),
+        };
+        removed.map_err(io)?;
+    }
+    Ok(lock)
+}

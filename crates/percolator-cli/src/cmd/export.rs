@@ -1,0 +1,127 @@
+//! `export`: the data of a store as lines of JSON.
+//!
+//! ```text
+//!   {"percolator_export":1,"timestamp":812,"observers":[...]}
+//!   {"table":"docs","row":"a","cells":[{"column":"doc:title","value":"A cod"}]}
+//!   {"end":{"rows":1,"cells":1}}
+//! ```
+//!
+//! A key or value that is not text is `{"b64": ...}`. The last line says that nothing was cut off.
+
+use anyhow::Context as _;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use percolator::observe::{Observed, Strength};
+use percolator::{RowRange, ScannedRow};
+use serde_json::{Value, json};
+
+use crate::cmd::import::POSITIONS;
+use crate::context::Context;
+use crate::exit::{Exit, Failure};
+use crate::keys;
+use crate::output::grouped;
+use crate::progress::Progress;
+use crate::store::StoreArgs;
+
+/// The version of the lines.
+pub(super) const VERSION: u64 = 1;
+
+/// Write the data as lines of JSON, as it is at one timestamp.
+///
+/// Each line is a row with its cells. Keys and values that are not text are written as
+/// {"b64": ...}. The command holds its timestamp against the collection of garbage for as long as
+/// it runs. `percolator import` reads what it writes. History is not exported: use `backup`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator export --data D > all.jsonl
+  percolator export --table docs --prefix a/ --at 812 --config percolator.toml | gzip > docs.gz")]
+pub(crate) struct Export {
+    /// Only this table.
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Only rows that begin so.
+    #[arg(long, value_name = "PREFIX")]
+    prefix: Option<String>,
+    /// The data as it was at this timestamp.
+    #[arg(long, value_name = "TS")]
+    at: Option<u64>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Export {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let out = context.out;
+        let range = match &self.prefix {
+            Some(prefix) => RowRange::prefix(keys::bytes(prefix)?),
+            None => RowRange::all(),
+        };
+        let db = self.store.open_existing().await?;
+        let snapshot = match self.at {
+            Some(at) => db.snapshot_at(keys::timestamp(at)?).await?,
+            None => db.snapshot().await?,
+        };
+        let mut tables = db.table_names().await?;
+        tables.retain(|name| name != POSITIONS);
+        if let Some(wanted) = &self.table {
+            if !tables.contains(wanted) {
+                let help = format!("name one with --table; there are: {}", tables.join(", "));
+                return Err(Failure::no(format!("the store has no table {wanted:?}"), help));
+            }
+            tables.retain(|name| name == wanted);
+        }
+        let observers = db.observers().await?;
+        let observers = observers.iter().filter(|o| tables.contains(&o.table)).map(observed_json);
+        out.line(
+            &json!({
+                "percolator_export": VERSION,
+                "timestamp": snapshot.timestamp().as_u64(),
+                "observers": observers.collect::<Vec<_>>(),
+            })
+            .to_string(),
+        )?;
+        let progress = Progress::new(out.quiet, None);
+        let (mut rows, mut cells) = (0, 0);
+        for name in tables {
+            let table = db.table(&name).await?;
+            let mut scan = snapshot.scan(&table).range(range.clone());
+            while let Some(row) = scan.next().await.with_context(|| format!("table {name}"))? {
+                out.line(&row_json(&name, &row).to_string())?;
+                rows += 1;
+                cells += row.cells.len() as u64;
+                progress.say(rows, &format!("{} rows are written", grouped(rows)));
+            }
+        }
+        out.line(&json!({ "end": { "rows": rows, "cells": cells } }).to_string())?;
+        Ok(Exit::Done)
+    }
+}
+
+fn row_json(table: &str, row: &ScannedRow) -> Value {
+    let cells = row.cells.iter().map(|(column, value)| {
+        json!({ "column": bytes_json(column.as_bytes()), "value": bytes_json(value) })
+    });
+    let cells: Vec<Value> = cells.collect();
+    json!({ "table": table, "row": bytes_json(row.row.as_bytes()), "cells": cells })
+}
+
+/// Text as it is, anything else in base64.
+fn bytes_json(bytes: &[u8]) -> Value {
+    match str::from_utf8(bytes) {
+        Ok(text) => json!(text),
+        Err(_) => json!({ "b64": STANDARD.encode(bytes) }),
+    }
+}
+
+fn observed_json(observed: &Observed) -> Value {
+    json!({
+        "table": observed.table,
+        "column": bytes_json(observed.column.as_bytes()),
+        "observer": observed.observer,
+        "strength": match observed.strength {
+            Strength::Strong => "strong",
+            Strength::Weak => "weak",
+        },
+    })
+}

@@ -1,0 +1,111 @@
+//! Backups of a database in a directory, and databases made of them.
+
+use std::path::Path;
+
+use bigtable::{Store, Timestamp};
+use bigtable_fjall::{BackedUp, Durability, FjallStore, Restored, Restoring};
+use percolator_core::{
+    Error, InvalidKind, Oracle, Result, SYSTEM_TABLE, WindowOracle, fresh_incarnation,
+};
+
+use crate::Percolator;
+use crate::embedded::close;
+use crate::tokio_runtime::TokioRuntime;
+
+/// By how much the timestamps of a restored database begin above those of its backup. The database
+/// went on after the backup was made, and others may have seen its timestamps.
+const ABOVE: u64 = 1 << 40;
+
+impl Percolator {
+    /// Writes a backup of the database, as it is at one moment, while transactions go on. The backup
+    /// has every commit that was acknowledged before this call. `to` is a directory that is empty or
+    /// does not exist, or one with an earlier backup of the same database: then only what is new is
+    /// written, and the directory holds the new backup afterwards. Needs the feature `embedded`.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (data, copy, new) = (dir.path().join("d"), dir.path().join("c"), dir.path().join("n"));
+    /// use percolator::{Column, Percolator};
+    /// let db = Percolator::open(&data).await?;
+    /// let (accounts, bal) = (db.table("accounts").await?, Column::literal("bal"));
+    /// db.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
+    /// db.backup(&copy).await?;
+    ///
+    /// Percolator::restore(&copy, &new).await?;
+    /// let restored = Percolator::open(&new).await?;
+    /// let accounts = restored.table("accounts").await?;
+    /// let bob = restored.snapshot().await?.get(&accounts, "Bob", &bal).await?;
+    /// assert_eq!(bob.as_deref(), Some(&b"$10"[..]));
+    /// # Ok::<(), percolator::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] of a database that [`open`](Percolator::open) did not open;
+    /// [`Error::Store`] if a file is damaged, if `to` holds something else or cannot be written. An
+    /// earlier backup that was there is then there still.
+    ///
+    /// # Cancellation
+    /// The backup goes on.
+    pub async fn backup(&self, to: impl AsRef<Path>) -> Result<BackedUp> {
+        let Some(store) = self.shared.store.clone() else {
+            let what = "a backup of a database that was not opened in a directory: make it where its \
+                        store is";
+            return Err(Error::invalid(InvalidKind::Options, what));
+        };
+        let to = to.as_ref().to_owned();
+        blocking("making the backup", move || store.backup(to)).await
+    }
+
+    /// Makes a database of a backup, in a directory that is empty or does not exist. All of the
+    /// backup is compared with its checksums before the directory is there.
+    ///
+    /// The new database has another [id](Store::id) than the one that was backed up, and its
+    /// timestamps begin 2^40 above those that the backup knew: nothing that was seen of the old
+    /// database is taken for something of the new one. Needs the feature `embedded`.
+    ///
+    /// See [`backup`](Percolator::backup) for an example.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the backup is damaged or not whole, or `to` is not empty or cannot be
+    /// written; [`Error::Invalid`] if the backup holds no database, but a table server's tables,
+    /// say, which the command `percolator restore` restores.
+    pub async fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restored> {
+        let (from, to) = (from.as_ref().to_owned(), to.as_ref().to_owned());
+        let (restoring, store) = blocking("restoring the backup", move || {
+            let restoring = Restoring::begin(from, to)?;
+            let options = bigtable_fjall::Options {
+                durability: Durability::Sync,
+                ..bigtable_fjall::Options::default()
+            };
+            let store = FjallStore::open(restoring.path(), options)?;
+            Ok((restoring, store))
+        })
+        .await?;
+        raise(&store).await?;
+        close(store).await?;
+        blocking("restoring the backup", move || restoring.finish()).await
+    }
+}
+
+/// Raises the timestamps of a database that nobody has open.
+async fn raise(store: &FjallStore) -> Result<()> {
+    if !store.table_names().await?.iter().any(|name| name == SYSTEM_TABLE) {
+        let what = "restoring a backup that holds no database: `percolator restore` restores that of \
+                    a table server";
+        return Err(Error::invalid(InvalidKind::Options, what));
+    }
+    let runtime = TokioRuntime::current();
+    let issued = WindowOracle::open(store, fresh_incarnation(&runtime)).await?.peek().await?;
+    let to = Timestamp::new(issued.as_u64().saturating_add(ABOVE));
+    let to = to.ok_or_else(|| Error::Oracle("the 2^53 timestamps are used up".to_owned()))?;
+    WindowOracle::raise(store, fresh_incarnation(&runtime), to).await
+}
+
+async fn blocking<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> bigtable::Result<T> + Send + 'static,
+) -> Result<T> {
+    let ended = |why| Error::Unavailable(format!("{what} did not end: {why}"));
+    Ok(tokio::task::spawn_blocking(work).await.map_err(ended)??)
+}
