@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use percolator::store::MemoryStore;
 use percolator::watch::{Sampling, Watch};
-use percolator::{Change, Column, Error, Observer, Options, Percolator, Registration, Result};
-use percolator::{Transaction, WorkerOptions, Workers};
+use percolator::{Options, Percolator};
 use percolator_console::{Access, Console, Listening, Panel, PanelError, Recorder};
 use serde_json::{Value, json};
 
