@@ -52,7 +52,7 @@ impl Program for Cli {
     }
 }
 
-/// Runs a command for another process, which found its directory open in this one.
+/// Runs a command that another process sent, because it found its directory open in this one.
 #[cfg(unix)]
 pub(crate) fn run_asked(call: owner::session::Call) -> Option<Exit> {
     program::run_asked::<Cli>(call)

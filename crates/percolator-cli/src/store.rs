@@ -23,7 +23,7 @@ use crate::owner::find::{OpenElsewhere, find};
 #[cfg(unix)]
 use crate::owner::listen::{self, Listener};
 
-/// How long a command waits at its end for what goes on in the background.
+/// How long a command waits at its end for background work.
 pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(10);
 
 /// How long, and how often, a command tries to open a directory that another process has open.
@@ -33,21 +33,21 @@ const IN_USE_MAX: Duration = Duration::from_secs(2);
 #[cfg(unix)]
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the requests of workers and loaders wait for others to go with them, in milliseconds,
-/// unless the settings say otherwise (paper section 2.5).
+/// How long each request of a worker or loader waits for others to share a batch, in milliseconds
+/// (paper section 2.5). The settings may say otherwise.
 const BATCH_DELAY_MS: &str = "1";
 
 /// When a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Durability {
-    /// It survives a power cut.
+    /// The commit survives a power cut.
     Sync,
-    /// It survives the end of the process; the last commits may be lost with the power.
+    /// The commit survives the end of the process; a power cut may lose the last commits.
     Buffered,
 }
 
 impl Durability {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Sync => "sync",
@@ -75,7 +75,7 @@ pub enum Commit {
 }
 
 impl Commit {
-    /// A client's options with it.
+    /// Returns the options of a client that commits in this way.
     pub fn options(self) -> Options {
         let commit_path = match self {
             Commit::OneStep => CommitPath::OneStep,
@@ -85,24 +85,25 @@ impl Commit {
     }
 }
 
-/// Which store.
+/// The options that choose a store.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
     /// The directory of the store.
     #[arg(long, value_name = "DIR", env = "PERCOLATOR_DATA", hide_env_values = true)]
     data: Option<PathBuf>,
-    /// The settings of the cluster whose store it is, instead of a directory.
+    /// The settings of a cluster, to use the cluster's store instead of a directory.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// When a commit counts as durable. Without it, commits are synced; the commands that change a
-    /// web index as a whole sync at their end instead, because they can be repeated.
+    /// When a commit counts as durable. By default each commit is synced. The commands that
+    /// change a web index as a whole sync at their end instead, because they can be repeated.
     #[arg(long, value_enum, value_name = "LEVEL")]
     durability: Option<Durability>,
     /// How transactions commit.
     #[arg(long, value_enum, default_value = "one-step", value_name = "PATH")]
     commit: Commit,
-    /// Bytes of the cache of an embedded store, where the command wants another than the default.
+    /// The cache of an embedded store in bytes, if the command wants another size than the
+    /// default.
     #[arg(skip)]
     cache_bytes: Option<u64>,
     /// The watcher that receives the client's events.
@@ -116,7 +117,7 @@ pub(crate) struct StoreArgs {
     trace: Sampling,
 }
 
-/// Where a store is.
+/// The place of a store.
 #[derive(Debug)]
 pub(crate) enum Place {
     /// In a directory, for this process alone.
@@ -138,7 +139,8 @@ impl fmt::Display for Place {
 }
 
 impl StoreArgs {
-    /// The place that is named: by flags, else by PERCOLATOR_DATA, else by the settings.
+    /// Returns the place of the store: from the flags, else from PERCOLATOR_DATA, else from the
+    /// settings.
     pub(crate) fn place(&self) -> anyhow::Result<Place> {
         if let Some(asked) = asked::current() {
             return Ok(Place::Directory(asked.dir().to_owned()));
@@ -168,8 +170,8 @@ impl StoreArgs {
         }
     }
 
-    /// These, for a command that can be repeated as a whole: it syncs at its end, unless the user
-    /// asks for more.
+    /// Returns these arguments for a command that can be repeated as a whole. Such a command
+    /// syncs once, at its end, unless the user asks for more.
     pub(crate) fn synced_at_end(&self) -> StoreArgs {
         let durability = self.durability.or(Some(Durability::Buffered));
         StoreArgs { durability, ..self.clone() }
@@ -195,12 +197,12 @@ impl StoreArgs {
         StoreArgs { trace, ..self.clone() }
     }
 
-    /// Opens the store, creating it if it is not there.
+    /// Opens the store, and creates it if it does not exist.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
         self.open_at(&self.place()?).await
     }
 
-    /// Opens the store at its place, creating it if it is not there.
+    /// Opens the store at its place, and creates it if it does not exist.
     pub(crate) async fn open_at(&self, place: &Place) -> anyhow::Result<Percolator> {
         if let Some(asked) = asked::current() {
             return self.open_asked(&asked).await;
@@ -213,7 +215,7 @@ impl StoreArgs {
         }
     }
 
-    /// Opens a store that must be there, without a garbage collection in the background.
+    /// Opens an existing store, without background garbage collection.
     pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<Percolator> {
         if let Some(asked) = asked::current() {
             return self.open_asked(&asked).await;
@@ -233,8 +235,9 @@ impl StoreArgs {
         }
     }
 
-    /// Opens a client of the store that this process has open for itself. The cache is that of the
-    /// store, and so is its durability; a command that promises more syncs at its end.
+    /// Opens a client of the store that this process has open for itself. The client shares the
+    /// cache and the durability of the store. If the command promises more durability, it syncs
+    /// at its end.
     async fn open_asked(&self, asked: &Asked) -> anyhow::Result<Percolator> {
         let syncs = self.durability != Some(Durability::Buffered);
         Ok(asked.client(self.commit.options(), syncs).await?)
@@ -263,8 +266,9 @@ impl StoreArgs {
     }
 }
 
-/// Makes each request wait a moment for others that go with it. Meant for commands that have many
-/// requests under way: a command that awaits each answer before its next request would lose time.
+/// Makes each request wait a moment for others to share a batch. This suits commands with many
+/// requests in flight. A command that awaits each answer before its next request would only lose
+/// time.
 pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
     let key = "batch_delay_ms";
     let given = config.settings().any(|(name, _, source)| name == key && source != "default");
@@ -301,7 +305,7 @@ pub(crate) async fn connect(
 #[derive(Default)]
 struct Opened {
     databases: Vec<Percolator>,
-    /// The directories that others may look into.
+    /// The directories where others may run commands.
     #[cfg(unix)]
     listeners: Vec<Listener>,
 }
@@ -402,10 +406,11 @@ fn opened(db: Percolator) -> Percolator {
     db
 }
 
-/// Closes what the command has opened: nothing that it has committed is left for others to finish.
+/// Closes what the command has opened, so that no commit is left for others to finish.
 pub(crate) async fn close_all() -> anyhow::Result<()> {
     let all = locked(&OPENED).take().unwrap_or_default();
-    // Before the directory is free: the next process that has it open listens there.
+    // This must precede the end of the database: the next process that opens the directory
+    // listens there.
     #[cfg(unix)]
     for listener in all.listeners {
         listener.close().await;
@@ -416,7 +421,7 @@ pub(crate) async fn close_all() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which table of which store.
+/// The options that choose a table of a store.
 #[derive(Debug, Args)]
 pub(crate) struct TableArgs {
     #[command(flatten)]
@@ -427,14 +432,14 @@ pub(crate) struct TableArgs {
 }
 
 impl TableArgs {
-    /// Opens store and table, creating them if they are not there.
+    /// Opens store and table, and creates them if they do not exist.
     pub(crate) async fn open(&self) -> anyhow::Result<(Percolator, Table)> {
         let db = self.store.open().await?;
         let table = db.table(&self.table).await?;
         Ok((db, table))
     }
 
-    /// Opens a store and a table that must be there.
+    /// Opens an existing table of an existing store.
     pub(crate) async fn open_existing(&self) -> anyhow::Result<(Percolator, Table)> {
         let db = self.store.open_existing().await?;
         let names = db.table_names().await?;
@@ -465,7 +470,7 @@ pub(crate) async fn replaced(store: &dyn bigtable::Store) -> anyhow::Error {
     }
 }
 
-/// Reading must not create a store.
+/// Returns an error unless a store exists: a command that reads must not create one.
 pub(crate) fn check_there(dir: &Path) -> anyhow::Result<()> {
     let problem = match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
         Ok(false) => return Ok(()),

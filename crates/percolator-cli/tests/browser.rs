@@ -27,12 +27,12 @@ use webindex::generate::Site;
 use webindex::{LoadOptions, Progress, WebIndex};
 
 const TEXT: Column = Column::literal("doc:text");
-/// Text by which a hostile page would have a browser do something.
+/// Text with which a hostile page tries to make a browser run code.
 const HOSTILE: &str =
     "<img src=https://evil.example/x onerror=window.pwned=1><script>alert(1)</script>";
 const BASE: &str = "https://whales.example/";
 
-/// Fails on the text `bad` until its cause is mended.
+/// An observer that fails on the text `bad` until its cause is mended.
 struct Picky(Arc<AtomicBool>);
 
 impl Observer for Picky {
@@ -44,7 +44,7 @@ impl Observer for Picky {
     }
 }
 
-/// Where Chromium is, if node and the packages are there, too.
+/// Returns the path of Chromium, if node and the packages are installed, too.
 fn chromium(tests: &Path) -> Result<PathBuf, &'static str> {
     let node = Command::new("node").arg("--version").stdout(Stdio::null()).status();
     if !node.is_ok_and(|status| status.success()) {
@@ -74,7 +74,7 @@ fn console(db: &Percolator, recorder: Arc<Recorder>) -> Console {
     Console::new(db).recorder(recorder).learn(true)
 }
 
-/// Pages about whales that link to each other, one of them with a hostile title and text.
+/// Makes pages about whales that link to each other, one of them with a hostile title and text.
 fn write_pages(dir: &Path) {
     let escaped = HOSTILE.replace('<', "&lt;");
     for n in 0..30 {

@@ -23,7 +23,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// How long a process may take for what is awaited.
+/// How long a test waits for another process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const BAL: Column = Column::literal("bal");
@@ -53,7 +53,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).expect(&self.stdout)
     }
 
-    /// This run without what differs from one run to the next: numbers, and the widths of columns.
+    /// Removes what differs from run to run: numbers, and the widths of columns.
     fn masked(self) -> Self {
         let mask = |text: &str| {
             let mut out = String::new();
@@ -113,7 +113,7 @@ impl Shell {
         self.command(words).output().unwrap().into()
     }
 
-    /// A script in a file of its own, in a directory that the command alone works in.
+    /// Writes a script to a file, in a directory that only the command uses.
     fn script(&self, text: &str) -> Command {
         let dir = self.root.path().join("scripts");
         fs::create_dir_all(&dir).unwrap();
@@ -134,7 +134,7 @@ impl Shell {
         Ran::from(command.arg("-q").output().unwrap()).with(0);
     }
 
-    /// A command that has the directory open until it is killed, or its output is read.
+    /// Starts a command that has the directory open until it is killed, or its output is read.
     fn holder(&self) -> (Running, BufReader<ChildStdout>) {
         let (holder, mut rows) = start(self.command(&["scan"]));
         let mut first = String::new();
@@ -149,7 +149,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -193,7 +193,7 @@ impl Owner {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
@@ -224,7 +224,7 @@ fn commands_are_answered_while_another_command_has_the_directory() {
     assert_eq!(shell.run(&["scan"]).with(0).stdout.lines().count(), 20_001);
     shell.run(&["delete", "Bob"]).with(0).says("1 cell deleted");
     shell.run(&["get", "Bob"]).with(1).says("error: no row Bob");
-    // The command that has the directory knows nothing of all this.
+    // The command that has the directory open does not know these tables and observers.
     let mut rest = String::new();
     rows.read_to_string(&mut rest).unwrap();
     assert_eq!(rest.lines().count(), 19_999);
@@ -281,7 +281,7 @@ fn what_a_killed_owner_leaves_is_in_nobodys_way() {
     assert!(shell.socket().exists());
     let mut check = Command::new(env!("CARGO_BIN_EXE_percolator"));
     Ran::from(check.arg("check").arg(shell.data()).output().unwrap()).with(0);
-    // The next owner has the socket.
+    // The next owner listens at the socket.
     let (mut holder, mut rows) = shell.holder();
     assert_eq!(shell.run(&["get", "row00007", "bal"]).with(0).stdout, "1\n");
     rows.read_to_string(&mut String::new()).unwrap();
@@ -314,7 +314,7 @@ fn without_a_place_for_a_socket_a_command_warns_and_works() {
 
 // ---- Alike with and without an owner ------------------------------------------------------------
 
-/// Commands that change nothing, and whether their output is the same each time.
+/// Commands that change nothing, and whether each prints the same every time.
 const READS: &[(&[&str], bool)] = &[
     (&["get", "Bob"], true),
     (&["get", "Bob", "bal"], true),
@@ -444,7 +444,7 @@ fn events_and_remarks_reach_the_one_who_asks() {
     let shell = with_everything();
     let owner = Owner::of(&shell.data());
     let events = shell.root.path().join("events");
-    // The reader of the row that a crash has locked rolls it back.
+    // The reader of the row that a crash left locked rolls it back.
     let ran =
         shell.run(&["get", "Joe", "bal", "-vv", "--events", events.to_str().unwrap()]).with(1);
     assert!(ran.stderr.contains("percolator::resolve"), "{}", ran.stderr);
@@ -519,7 +519,7 @@ fn a_crash_ends_the_client_of_the_script_and_not_the_owner() {
     shell.run(&["set", "Bob", "bal", "$10"]).with(0);
     let ran = shell.tx("begin\nset Bob bal $3\nset Joe bal $9\nprewrite\ncrash\n").with(0);
     ran.says("crash: the client ends here").says("left prewritten");
-    // Another command sees the locks, and that their owner is dead; a reader resolves them.
+    // Another command lists the locks and their dead owner, and a reader resolves them.
     let locks = shell.run(&["locks", "ls", "--json"]).with(0).json();
     assert_eq!(locks.as_array().unwrap().len(), 2);
     assert_eq!(locks[0]["verdict"]["kind"], "owner_dead");
@@ -585,7 +585,8 @@ fn a_write_that_its_owner_cuts_off_is_an_error_and_a_read_goes_on_alone() {
     assert_eq!(script.0.wait().unwrap().code(), Some(4), "{stderr}");
     assert!(stderr.contains("did not bring the command to its end"), "{stderr}");
     assert!(stderr.contains("read what the command was to write"), "{stderr}");
-    // Whether the owner has cut it off or was gone already: it opens the directory itself.
+    // Either the owner has cut the command off, or it was gone already. In both cases the command
+    // opens the directory itself.
     Ran::from(get.wait_with_output().unwrap()).with(1).says("row Bob has no bal");
     drop((lines, lock));
 }

@@ -18,7 +18,7 @@ export function busiestNodes(nodes, edges, max) {
   return nodes.filter((node) => kept.has(node.id));
 }
 
-/** Edges without those that close a circle, found by a walk in depth. */
+/** The edges that close no circle, found by a depth-first walk. */
 function forward(nodes, edges) {
   const out = new Map(nodes.map((node) => [node.id, []]));
   for (const edge of edges) if (out.has(edge.from) && out.has(edge.to)) out.get(edge.from).push(edge);

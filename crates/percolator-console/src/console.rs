@@ -27,10 +27,10 @@ const TOKEN_FILE: &str = "console.token";
 const TOKEN_CHARS: usize = 32;
 /// How often counters become a point of the charts.
 const TICK: Duration = Duration::from_secs(1);
-/// Each so many ticks the recorder learns which columns are observed.
+/// The recorder reads the set of observed columns once in this many ticks.
 const OBSERVERS_EVERY: u64 = 10;
 
-/// The right to read a console. Changes need the token in any case.
+/// The right to read a console. Changes always need the token.
 ///
 /// ```
 /// use percolator_console::Access;
@@ -41,11 +41,11 @@ pub enum Access {
     /// Holders of the token may read. The default: any user of this machine can reach loopback.
     #[default]
     Token,
-    /// Everybody who can reach the address. For demonstrations.
+    /// Everyone who can reach the address may read. For demonstrations.
     OpenReads,
 }
 
-/// Why a console does not listen.
+/// Why a console cannot listen.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -58,7 +58,7 @@ pub enum Access {
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
-    /// The address cannot be listened at.
+    /// The console cannot listen at the address.
     #[error(
         "the console cannot listen at {addr}: {source}\n  help: name another address, or port 0 \
          for any that is free"
@@ -69,7 +69,7 @@ pub enum ConsoleError {
         /// Why.
         source: io::Error,
     },
-    /// The address is not loopback, and nobody said that this is meant.
+    /// The address is not loopback, and [`Console::insecure`] was not set.
     #[error(
         "the console would listen at {addr}, and whoever reads the network would read the token\n  \
          help: listen at 127.0.0.1 and use `ssh -L`, or a proxy with TLS; or say that it is meant, \
@@ -122,7 +122,7 @@ pub struct Console {
     gauges: Vec<Gauge>,
 }
 
-/// A console that listens, until this is dropped.
+/// A console that listens, until this value is dropped.
 ///
 /// See [`Console`] for an example.
 #[derive(Debug)]
@@ -132,8 +132,8 @@ pub struct Listening {
     url: String,
     token_file: Option<PathBuf>,
     ticking: JoinHandle<()>,
-    /// When this is dropped, the server accepts nothing more, and its connections end with the
-    /// answers that are on their way.
+    /// Dropping this stops the server: it accepts nothing more, and its connections end after the
+    /// answers in flight.
     _stop: oneshot::Sender<()>,
 }
 
@@ -144,13 +144,13 @@ impl Drop for Listening {
 }
 
 impl Listening {
-    /// The address at which it listens.
+    /// Returns the address at which the console listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The URL to open. Where a token is needed, the URL holds it in its fragment, which no browser
-    /// sends and no server logs.
+    /// Returns the URL to open. Where a token is needed, the fragment of the URL holds it: no
+    /// browser sends the fragment, and no server logs it.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -167,7 +167,7 @@ impl Listening {
 }
 
 impl Console {
-    /// A console of a database. It keeps the database open until it is dropped.
+    /// Makes a console of a database. The console keeps the database open until it is dropped.
     pub fn new(db: &Percolator) -> Self {
         Console {
             db: db.clone(),
@@ -188,43 +188,45 @@ impl Console {
         }
     }
 
-    /// The value of the database's [`Options::watch`](percolator::Options::watch). Without it the
-    /// console shows the store, and neither rates nor durations. Default: none.
+    /// Sets the recorder, which must also be the database's
+    /// [`Options::watch`](percolator::Options::watch). Without a recorder the console shows the
+    /// store, but no rates or durations. Default: none.
     #[must_use]
     pub fn recorder(mut self, recorder: Arc<Recorder>) -> Self {
         self.recorder = Some(recorder);
         self
     }
 
-    /// The application's part of the console. Default: none.
+    /// Sets the panel of the application. Default: none.
     #[must_use]
     pub fn panel(mut self, panel: Arc<dyn Panel>) -> Self {
         self.panel = Some(panel);
         self
     }
 
-    /// The right to read. Default: [`Access::Token`].
+    /// Sets the right to read. Default: [`Access::Token`].
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Whether it refuses every change. Default: no.
+    /// Sets whether the console refuses every change. Default: no.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Whether it shows length and hash of a value in its place. Default: no.
+    /// Sets whether the console shows the length and a hash of each value instead of the value.
+    /// Default: no.
     #[must_use]
     pub fn hide_values(mut self, hide: bool) -> Self {
         self.hide_values = hide;
         self
     }
 
-    /// Whether it may listen beyond loopback, where others can read what goes over the network.
+    /// Sets whether the console may listen beyond loopback, where others can read its traffic.
     /// Default: no.
     #[must_use]
     pub fn insecure(mut self, insecure: bool) -> Self {
@@ -232,7 +234,7 @@ impl Console {
         self
     }
 
-    /// Whether the page of the paper's Figure 4 may write to a table of its own,
+    /// Sets whether the page of the paper's Figure 4 may write to a table of its own,
     /// `percolator-learn`. Default: no.
     #[must_use]
     pub fn learn(mut self, learn: bool) -> Self {
@@ -240,37 +242,39 @@ impl Console {
         self
     }
 
-    /// Serves `/metrics`, `/healthz` and `/readyz` alone. Default: the console, too.
+    /// Serves only `/metrics`, `/healthz` and `/readyz`. Default: the console, too.
     #[must_use]
     pub fn metrics_only(mut self) -> Self {
         self.metrics_only = true;
         self
     }
 
-    /// The path under which a proxy serves the console, such as `/percolator`. Default: none.
+    /// Sets the path under which a proxy serves the console, such as `/percolator`. Default:
+    /// none.
     #[must_use]
     pub fn base_path(mut self, path: impl Into<String>) -> Self {
         self.base_path = path.into();
         self
     }
 
-    /// Another name under which the console is reached, such as that of a proxy. It needs its
-    /// port unless that is the default one. Requests under any other name are refused.
+    /// Adds a name under which the console is reached, such as that of a proxy. It needs its port
+    /// unless that is the default one. Requests under any other name are refused.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
     }
 
-    /// The directory that gets the file `console.token`, which its owner alone can read. Default:
-    /// none, and the URL alone has the token.
+    /// Sets the directory for the file `console.token`, which only its owner can read. Default:
+    /// none, so only the URL holds the token.
     #[must_use]
     pub fn token_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.token_dir = Some(dir.into());
         self
     }
 
-    /// The name of the database on the pages: its directory, its cluster. Default: `percolator`.
+    /// Sets the name of the database on the pages, such as its directory or cluster. Default:
+    /// `percolator`.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
@@ -309,10 +313,11 @@ impl Console {
         self
     }
 
-    /// Listens, and answers until the returned value is dropped. Runs in a tokio runtime.
+    /// Listens, and answers requests until the returned value is dropped. Runs in a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// [`ConsoleError`]; each says what to do.
+    /// [`ConsoleError`]; each variant says what to do next.
     pub async fn listen(
         self,
         addr: impl ToSocketAddrs + std::fmt::Debug,
@@ -336,7 +341,7 @@ impl Console {
         }
         let fragment = match self.access {
             Access::Token => format!("#t={token}"),
-            // The token is needed for changes alone.
+            // Only changes need the token.
             Access::OpenReads if self.read_only => String::new(),
             Access::OpenReads => format!("#t={token}"),
         };
@@ -375,14 +380,14 @@ impl Console {
     }
 }
 
-/// The values of `Host` under which a console is reached.
+/// Returns the values of `Host` under which the console is reached.
 fn known_hosts(addr: SocketAddr, more: Vec<String>) -> Vec<String> {
     let port = addr.port();
     let mut hosts = vec![addr.to_string()];
     if addr.ip().is_loopback() || addr.ip().is_unspecified() {
         hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")));
     }
-    // A browser leaves the default port away.
+    // A browser omits the default port.
     if port == 80 {
         let short: Vec<String> =
             hosts.iter().filter_map(|host| Some(host.strip_suffix(":80")?.to_owned())).collect();
@@ -396,7 +401,8 @@ fn fresh_token() -> String {
     rand::rng().sample_iter(Alphanumeric).take(TOKEN_CHARS).map(char::from).collect()
 }
 
-/// Writes the token where its owner alone can read it, also in place of one of an earlier life.
+/// Writes the token to a file that only its owner can read. Replaces the file of an earlier
+/// process.
 fn write_token(dir: &Path, token: &str) -> Result<(), ConsoleError> {
     let path = dir.join(TOKEN_FILE);
     let fresh = dir.join(format!("{TOKEN_FILE}.new"));
@@ -413,11 +419,11 @@ fn write_token(dir: &Path, token: &str) -> Result<(), ConsoleError> {
     write().map_err(|source| ConsoleError::Token { path, source })
 }
 
-/// Makes a point of the charts every second, and notes the newest timestamp.
+/// Adds a point to the charts every second, and samples the newest timestamp.
 async fn tick(app: App) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    // Where the oracle is in this process, asking it costs nothing.
+    // If the oracle is in this process, the question costs nothing.
     let near = app.db.services().store.commits_rows();
     for second in 0u64.. {
         interval.tick().await;

@@ -18,9 +18,9 @@
 //!
 //! ```text
 //!   console    Console: settings, listening
-//!   recorder   what the client's events add up to: counts, histograms, rings, the graph
+//!   recorder   counts and keeps the client's events: counts, histograms, rings, the graph
 //!   readiness  whether store and oracle answer
-//!   survey     what can only be found out by looking through the store, in the background
+//!   survey     facts that only a look through the store finds, in the background
 //!   why        the stored trace: what led to a write, and what it has set off
 //!   verdict    one sentence about the whole, and advice
 //!   metrics    /metrics
@@ -29,13 +29,13 @@
 //!   learn      the paper's Figure 4 to play with
 //!   cells      names of cells, keys and values in JSON
 //!   said       durations in words
-//!   panel      what an application shows besides
+//!   panel      the part of the console that an application adds
 //! ```
 //!
 //! Invariants: a GET writes nothing and takes no timestamp, with one exception that any reader of
 //! the database makes: rows that are shown are read, and a reader resolves a dead owner's lock.
-//! Each request passes the guard before its route is looked at; what is kept is bounded, and begins
-//! anew with the process.
+//! Each request passes the guard before its route runs. Everything that the console keeps is
+//! bounded, and starts empty with the process.
 //!
 //! Not here: TLS. Beyond loopback, put the console behind a proxy that has it, or reach it through
 //! `ssh -L`.

@@ -32,7 +32,7 @@ const BOUNDS_S: [f64; 13] =
 pub const STORE_PRESSURE: (&str, &str) =
     ("store_pressure_ratio", "Share of the room for cells in memory that is taken");
 
-/// The text of `/metrics`.
+/// Returns the text of `/metrics`.
 pub(crate) fn text(app: &App, look: Option<&Look>) -> String {
     let mut registry = Registry::with_prefix("percolator");
     registry.register_collector(Box::new(All { app: app.clone(), look: Numbers::of(app, look) }));
@@ -45,7 +45,7 @@ pub(crate) fn text(app: &App, look: Option<&Look>) -> String {
 /// The media type of the text.
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The last look in numbers.
+/// The results of the last look, as numbers.
 #[derive(Debug, Default)]
 struct Numbers {
     known: bool,
@@ -158,7 +158,7 @@ fn gauge(
     Ok(())
 }
 
-/// A gauge without labels; without a value it is left out.
+/// Writes a gauge without labels, or nothing if the value is not known.
 fn single(
     out: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -168,7 +168,7 @@ fn single(
     gauge(out, name, help, value.map(|value| (Labels::new(), value)))
 }
 
-/// A histogram of seconds.
+/// A histogram of durations, in seconds.
 struct Seconds(Counts);
 
 impl EncodeMetric for Seconds {

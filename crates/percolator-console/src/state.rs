@@ -17,9 +17,9 @@ use crate::server::guard::Policy;
 use crate::server::once::Once;
 use crate::survey::Survey;
 
-/// How many requests are answered at a time.
+/// The most requests that are answered at a time.
 const REQUESTS_MAX: usize = 16;
-/// How many of them may be held until something changes.
+/// The most requests that wait for a change at a time.
 const HELD_MAX: usize = 4;
 
 /// The state that every route is given.
@@ -36,11 +36,11 @@ pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) panel: Option<Arc<dyn Panel>>,
     pub(crate) once: Once,
-    /// The clients of Figure 4, where they may write.
+    /// The sessions of the Figure 4 page, if it may write.
     pub(crate) sessions: Option<Sessions>,
-    /// For requests that are answered now.
+    /// Permits of requests that are answered at once.
     pub(crate) permits: Semaphore,
-    /// For requests that are held until something changes.
+    /// Permits of requests that wait for a change.
     pub(crate) held: Semaphore,
     /// Whether store and oracle have answered lately.
     pub(crate) readiness: Readiness,
@@ -70,10 +70,10 @@ impl fmt::Debug for Gauge {
     }
 }
 
-/// The looks of a console, and its place.
+/// The settings of a console that concern its pages.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
-    /// Before every path: empty, or `/name`.
+    /// The prefix of every path: empty, or `/name`.
     pub(crate) base_path: String,
     /// Whether values are shown as their length and hash.
     pub(crate) hide_values: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Settings {
     pub(crate) title: String,
     /// Whether a recorder was given.
     pub(crate) recorded: bool,
-    /// Whether health and metrics are all that there is.
+    /// Whether the server has only health and metrics.
     pub(crate) metrics_only: bool,
     /// Numbers of the program's own.
     pub(crate) gauges: Vec<Gauge>,

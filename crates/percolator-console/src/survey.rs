@@ -19,12 +19,12 @@ use percolator::store::sync::locked;
 const FRESH: Duration = Duration::from_secs(1);
 /// How long a look may take.
 const LOOK_MAX: Duration = Duration::from_secs(60);
-/// How many locks a look goes by.
+/// The most locks that a look reads.
 const LOCKS_MAX: usize = 1_000;
 /// About how many notifications of a table a look counts.
 const NOTIFICATIONS_MAX: usize = 50_000;
 
-/// The last look, and whether one is on its way.
+/// The last look, and whether another one is in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     inner: Mutex<Inner>,
@@ -55,7 +55,7 @@ pub(crate) struct Found {
 }
 
 impl Survey {
-    /// The last look. Begins another one where that is due.
+    /// Returns the last look, and begins another one if that is due.
     pub(crate) fn last(
         self: &Arc<Self>,
         db: &Percolator,

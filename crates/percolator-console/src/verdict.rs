@@ -12,16 +12,16 @@ use crate::said::duration_text;
 pub(crate) struct Signs {
     /// The last look through the store failed with this.
     pub(crate) store_error: Option<String>,
-    /// Changes that wait, and seconds since the oldest was committed.
+    /// Changes that wait, and seconds since the commit of the oldest.
     pub(crate) backlog: Option<u64>,
     /// Whether there may be more of them.
     pub(crate) backlog_at_least: bool,
     pub(crate) oldest_s: Option<f64>,
-    /// Whether it may have been earlier: this process was not there yet.
+    /// Whether the oldest may be older, because it was committed before this process began.
     pub(crate) oldest_at_least: bool,
-    /// How many more changes come than are handled in a second, lately.
+    /// By how many changes a second the backlog grew lately.
     pub(crate) growth_s: Option<f64>,
-    /// Observers' runs in a second, lately.
+    /// Runs of observers a second, lately.
     pub(crate) runs_s: f64,
     /// Cells that an observer gave up on, and the name of one such observer.
     pub(crate) set_aside: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Signs {
     /// Cells that observers of this process fail on and try again.
     pub(crate) failing: u64,
     pub(crate) failing_of: Option<String>,
-    /// Observers that changes wait for and that nobody runs, as far as this process sees.
+    /// Observers for which changes wait, and which no process runs, as far as this one sees.
     pub(crate) missing: Vec<String>,
     /// Seconds since the oldest lock was written, and whether its owner lives.
     pub(crate) oldest_lock_s: Option<f64>,
@@ -38,7 +38,7 @@ pub(crate) struct Signs {
     pub(crate) aborts_s: f64,
 }
 
-/// How the database is.
+/// The state of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
@@ -60,7 +60,7 @@ pub(crate) struct Verdict {
     pub(crate) link: Option<&'static str>,
 }
 
-/// Something to do about.
+/// A piece of advice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Insight {
     pub(crate) kind: &'static str,
@@ -69,11 +69,11 @@ pub(crate) struct Insight {
     pub(crate) link: Option<&'static str>,
 }
 
-/// A change that waits longer than this is a backlog worth a word, in seconds.
+/// A change that waits longer than this, in seconds, makes a backlog worth reporting.
 const WAITS_LONG_S: f64 = 60.0;
-/// A lock older than this is worth a word, in seconds.
+/// A lock older than this, in seconds, is worth reporting.
 const OLD_LOCK_S: f64 = 60.0;
-/// Of more aborts than this share there is an insight.
+/// A share of aborts above this is worth advice.
 const MANY_ABORTS: f64 = 0.2;
 
 fn duration(seconds: f64) -> String {
@@ -113,7 +113,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// The sentence about the whole.
+/// Returns the sentence about the whole database.
 pub(crate) fn judge(signs: &Signs) -> Verdict {
     if let Some(error) = &signs.store_error {
         return of_the_store(error);
@@ -183,7 +183,7 @@ pub(crate) fn judge(signs: &Signs) -> Verdict {
     Verdict { state: State::Healthy, text, link: None }
 }
 
-/// Returns the problems that an operator can do something about, the most urgent first.
+/// Returns the problems that an operator can solve, the most urgent first.
 pub(crate) fn insights(signs: &Signs) -> Vec<Insight> {
     let mut found = Vec::new();
     if signs.set_aside > 0 {

@@ -184,7 +184,7 @@ async fn failures_are_listed_and_replayed_once() {
     assert_eq!(counted, json!({ "matched": 1, "done": 0 }));
     let first = replay(r#"{"observer":"words"}"#, "replay-01").await;
     assert_eq!(first, json!({ "matched": 1, "done": 1 }));
-    // The connection broke, and the browser asks again: the answer is the first one's.
+    // The connection has broken, and the browser repeats the request: it gets the first answer.
     assert_eq!(replay(r#"{"observer":"words"}"#, "replay-01").await, first);
     let other = replay(r#"{"observer":"words"}"#, "replay-02").await;
     assert_eq!(other, json!({ "matched": 0, "done": 0 }));
@@ -408,7 +408,7 @@ async fn figure_4_is_played_to_its_end_with_a_crash() {
         let answer = step(body).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
-    // The primary is committed; Joe's lock stays behind.
+    // The primary lock is committed; Joe's secondary lock stays.
     let crashed = step(json!({ "session": first, "step": "crash", "rows": ["Bob", "Joe"] })).await;
     let cells = &crashed.json()["cells"];
     assert!(cells[0]["moments"][0]["write"].is_object(), "{cells}");

@@ -19,8 +19,8 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::{Column, grouped};
 
-/// By how much a repaired store's timestamps begin above the highest one that was found. What was
-/// dropped may have had higher ones; an oracle reserves a million of them at a time.
+/// How far above the highest timestamp found a repaired store's timestamps begin. Timestamps in
+/// dropped records may have been higher; an oracle reserves a million at a time.
 pub(super) const ABOVE: u64 = 1 << 40;
 
 /// Check the files of a store that no process has open, or of a backup, and change nothing.
@@ -43,7 +43,7 @@ pub(crate) struct Check {
     /// Write what can be saved to a new store.
     #[arg(long, requires = "to")]
     repair: bool,
-    /// The directory for the new store: empty, or not there yet.
+    /// The directory for the new store; it must be empty or not exist yet.
     #[arg(long, value_name = "NEW", requires = "repair")]
     to: Option<PathBuf>,
 }
@@ -103,7 +103,7 @@ fn as_json(checked: &Checked) -> serde_json::Value {
 }
 
 /// Checks the store's files, its oracles' records, and its search index. Returns the records too,
-/// if there are any. To be called from a thread that may block.
+/// if there are any. Call this from a thread that may block.
 fn check(dir: &Path) -> anyhow::Result<(Checked, Option<Records>)> {
     let mut records = None;
     let mut checked = bigtable_fjall::check(dir, |store| {
@@ -138,7 +138,7 @@ fn check(dir: &Path) -> anyhow::Result<(Checked, Option<Records>)> {
     Ok((checked, records))
 }
 
-/// Writes what can be saved of the store in `dir` to `to`, and says before what is dropped.
+/// Writes what can be saved of the store in `dir` to `to`. Reports first what is dropped.
 fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
     let plan = Repair::plan(dir)?;
     for Problem { path, problem, .. } in plan.dropped() {
@@ -173,10 +173,11 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises the records of a repaired store, so that new timestamps begin above all that were ever
-/// seen. Returns where they begin. To be called from a thread that may block.
+/// Raises the records of a repaired store, so that new timestamps begin above all earlier ones.
+/// Returns where they begin. Call this from a thread that may block.
 fn begin_above(dir: &Path, checked: &Checked, records: Records) -> anyhow::Result<Timestamp> {
-    // Of a table server's store, other tables count as well: too high costs nothing.
+    // In a table server's store, the timestamps of other tables count as well: a start that is
+    // too high costs nothing.
     let seen = checked.newest.max(checked.floor).max(records.issued);
     let above = Timestamp::new(seen.as_u64().saturating_add(ABOVE));
     let above = above.context("the store's timestamps are used up")?;

@@ -15,8 +15,8 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::store::{Place, StoreArgs};
 
-/// Look into a store in the browser, until Ctrl-C: of a directory that nobody else has open, or of
-/// a cluster.
+/// Show a store in the browser, until Ctrl-C. The store is a cluster, or a directory that no
+/// other process has open.
 ///
 /// Rates and durations are those of this process alone, which does no work itself. To see those
 /// of a load or a worker, start it with --console.
@@ -44,7 +44,8 @@ impl Console {
             .in_role("console")
             .open_existing_at(&place)
             .await?;
-        // In a directory nobody runs the observers meanwhile: changes wait. Search works in both.
+        // In a directory no process runs the observers meanwhile, so changes wait. Search works
+        // in directories and in clusters.
         let index = match &place {
             Place::Cluster(config) if is_in(&db).await? && search_dir(config).is_some() => {
                 Some(Arc::new(WebIndex::connect(db.clone(), search_dir(config)).await?))

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Out, grouped};
 use crate::store::{Durability, open_directory};
 
-/// How large a web site is generated when there is no documentation to index.
+/// The number of pages of the web site that is generated when there is no documentation to index.
 const GENERATED: Site = Site { pages: 3_000, seed: 1 };
 /// The demo searches for these words, in documentation of Rust and elsewhere.
 const SEARCHES: [&str; 3] = ["iterate over a hash map", "borrow checker", "command line options"];
@@ -43,14 +43,15 @@ pub(crate) struct Demo {
     /// The URL under which DIR is indexed.
     #[arg(long, value_name = "URL", default_value = "https://example.org/")]
     base: String,
-    /// Keep the store here, to look around afterwards; a temporary one when left away.
+    /// Keep the store in this directory, to look at it afterwards. Without the option the store
+    /// is temporary.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// When a commit counts as durable; `buffered` survives kill -9 at any moment.
     #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
-    /// End after the summary, and show no console. A demo whose output is no terminal ends by
-    /// itself, too.
+    /// End after the summary, and show no console. A demo whose output is no terminal also ends
+    /// by itself.
     #[arg(long)]
     once: bool,
     /// Leave a trace of all transactions, for `percolator why` and the console: off, all, or one
@@ -65,7 +66,7 @@ struct Source {
     base: Base,
     exclude: Vec<String>,
     told: String,
-    /// Keeps a generated site until the end.
+    /// Keeps the directory of a generated site until the end.
     _generated: Option<tempfile::TempDir>,
 }
 

@@ -16,7 +16,7 @@ use crate::store::{StoreArgs, at_work};
 
 const NOTHING: &str = "`percolator observers failing` shows what is set aside";
 
-/// Which changes.
+/// A filter of changes.
 #[derive(Debug, Args)]
 struct Which {
     /// Only those of this observer.
@@ -24,7 +24,7 @@ struct Which {
     /// Only cells of this table.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Only cells in rows that begin so.
+    /// Only cells in rows that begin with this text.
     #[arg(long, value_name = "ROW")]
     prefix: Option<String>,
     /// Only those whose last error contains this text.
@@ -61,7 +61,7 @@ impl Which {
         })
     }
 
-    /// These, or an error if there are none.
+    /// Returns the changes that match, or an error if there are none.
     async fn some(&self, db: &Percolator) -> anyhow::Result<Vec<SetAside>> {
         let found = self.set_aside(db).await?;
         if found.is_empty() {
@@ -181,7 +181,7 @@ impl Replay {
     }
 }
 
-/// Have observers never handle changes that were set aside.
+/// Drop changes that were set aside: observers will never handle them.
 ///
 /// Each change is acknowledged as if the observer had handled it. The observer runs again when the
 /// cell changes again. Exit status 1 when there are none.
@@ -232,7 +232,7 @@ fn failures(count: u64) -> String {
     }
 }
 
-/// Changes that were set aside, in JSON.
+/// Returns changes that were set aside, in JSON.
 pub(super) fn set_aside_json(set_aside: &[SetAside]) -> Value {
     set_aside.iter().map(aside_json).collect()
 }

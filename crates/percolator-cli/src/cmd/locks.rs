@@ -43,7 +43,7 @@ impl Locks {
     }
 }
 
-/// Which locks.
+/// A filter of locks.
 #[derive(Debug, Args)]
 struct Which {
     /// Only locks that were last written longer ago than this, by the owner's wall clock.
@@ -52,7 +52,7 @@ struct Which {
     /// Only locks in this table.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Only locks in rows that begin so.
+    /// Only locks in rows that begin with this text.
     #[arg(long, value_name = "ROW")]
     prefix: Option<String>,
     /// Only locks of the transaction with this start timestamp.
@@ -67,7 +67,7 @@ struct Held {
 }
 
 impl Which {
-    /// These locks, the oldest first.
+    /// Returns the locks that match, the oldest first.
     async fn held(&self, db: &Percolator) -> anyhow::Result<Vec<Held>> {
         let prefix = self.prefix.as_deref().map(keys::bytes).transpose()?.unwrap_or_default();
         let transaction = self.transaction.map(keys::timestamp).transpose()?;
@@ -88,7 +88,7 @@ impl Which {
     }
 }
 
-/// The fates of transactions. Each transaction's primary is asked once.
+/// Returns the fates of transactions. Each transaction's primary lock is looked up once.
 #[derive(Default)]
 struct Fates(BTreeMap<Timestamp, LockFate>);
 
@@ -109,8 +109,8 @@ impl Fates {
 /// Waiters are those of the process that has the store open; in a cluster, of all processes, as far
 /// as their status rows name them.
 ///
-/// Nothing is resolved: that is done by the next who reads or writes the cell, or by `locks
-/// resolve`.
+/// This command resolves nothing. The next client that reads or writes the cell resolves the
+/// lock, and so does `locks resolve`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator locks ls --older 10s --table accounts --json --data D")]

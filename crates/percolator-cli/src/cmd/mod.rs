@@ -72,8 +72,9 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Where the command runs if another process has its directory open. In that process it must
-    /// come to an end by itself, take what it reads from [`Context`], and print by `context.out`.
+    /// Where the command runs if another process has its directory open. A command that runs in
+    /// that process must end by itself, take its input from [`Context`], and print by
+    /// `context.out`.
     pub(crate) fn elsewhere(&self) -> Elsewhere {
         match self {
             Command::Get(_)
@@ -90,7 +91,7 @@ impl Command {
             Command::Observers(observers) => observers.elsewhere(),
             Command::Gc(gc) => gc.elsewhere(),
             Command::Webindex(webindex) => webindex.elsewhere(),
-            // They need the directory for themselves, go on for long, or open none.
+            // These commands need the directory for themselves, run for long, or open none.
             Command::Demo(_)
             | Command::Check(_)
             | Command::Restore(_)

@@ -42,7 +42,7 @@ impl ServeRole {
     /// Serves until Ctrl-C or SIGTERM.
     ///
     /// # Errors
-    /// When the server cannot listen, or its store cannot be opened.
+    /// If the server cannot listen, or its store cannot be opened.
     pub async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         self.role.run(context).await
     }

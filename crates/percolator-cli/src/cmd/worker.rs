@@ -31,9 +31,9 @@ pub(crate) enum App {
 /// wait for a scan.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// Changes that a worker handles at once, unless it is told otherwise. Each of them waits for
-/// answers most of the time; those that wait together send their requests together (paper section
-/// 2.5: "greater parallelism").
+/// How many changes a worker handles at once, unless an option says otherwise. Each of them waits
+/// for answers most of the time. Changes that wait together send their requests together (paper
+/// section 2.5: "greater parallelism").
 pub(crate) const THREADS: u16 = 16;
 
 /// Run an application's observers on the store of a cluster, until Ctrl-C or SIGTERM.
@@ -45,7 +45,7 @@ pub(crate) const THREADS: u16 = 16;
 #[command(after_help = "Example:
   percolator worker --app webindex --store bigtable://127.0.0.1:8086/p/i --oracle 127.0.0.1:7070")]
 pub(crate) struct Worker {
-    /// Whose observers.
+    /// The application whose observers run.
     #[arg(long, value_enum)]
     app: App,
     /// How many changes are handled at once.
@@ -71,7 +71,7 @@ pub(crate) struct Worker {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterArgs {
-    /// A file of settings, in place of those that are looked for.
+    /// A file of settings, instead of the usual ones.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The store: bigtable://HOST:PORT/PROJECT/INSTANCE.
@@ -86,7 +86,7 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The settings, with what the flags say.
+    /// Returns the settings, with those of the flags.
     pub(crate) fn settings(&self) -> anyhow::Result<Config> {
         let mut settings = match &self.config {
             Some(file) => Config::load_file(file).map_err(config::with_advice)?,

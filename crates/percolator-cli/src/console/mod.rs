@@ -22,7 +22,7 @@ pub use panel::WebPanel;
 /// Where a console listens unless another address is named.
 pub(crate) const ADDRESS: &str = "127.0.0.1:7090";
 
-/// Whether and where a command shows the database that it has open.
+/// The options that show the database of a command.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Console")]
 pub(crate) struct ConsoleArgs {
@@ -40,16 +40,17 @@ pub(crate) struct ConsoleArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Console")]
 pub(crate) struct ShownArgs {
-    /// The console refuses every change.
+    /// Let the console refuse every change.
     #[arg(long)]
     read_only: bool,
-    /// The console shows the length and a hash of each value instead of the value.
+    /// Let the console show the length and a hash of each value instead of the value.
     #[arg(long)]
     hide_values: bool,
     /// Everybody who can reach the console may search, on a page that works without JavaScript.
     #[arg(long)]
     open_search: bool,
-    /// The console listens beyond loopback without encryption, and you know what that means.
+    /// Let the console listen beyond loopback without encryption. Everyone on the network can
+    /// then read what it shows.
     #[arg(long)]
     insecure_console: bool,
     /// Another name, with its port, under which a proxy reaches the console; may be repeated.
@@ -58,7 +59,7 @@ pub(crate) struct ShownArgs {
     /// The path under which a proxy serves the console, such as /percolator.
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     base_path: String,
-    /// The page of the paper's Figure 4 may write to its table `percolator-learn`.
+    /// Let the page of the paper's Figure 4 write to its table `percolator-learn`.
     #[arg(long)]
     allow_writes: bool,
 }
@@ -101,12 +102,12 @@ impl ConsoleArgs {
         self.console.is_some() || self.metrics.is_some()
     }
 
-    /// A recorder, if anything is to be shown.
+    /// Returns a recorder, if a console or metrics are wanted.
     pub(crate) fn recorder(&self) -> Option<Arc<Recorder>> {
         self.is_wanted().then(|| Arc::new(Recorder::new()))
     }
 
-    /// Arguments that open a store with this recorder.
+    /// Returns arguments that open a store with this recorder.
     pub(crate) fn watched(&self, store: &StoreArgs, recorder: Option<&Arc<Recorder>>) -> StoreArgs {
         match recorder {
             Some(recorder) => store.watched_by(recorder.clone()),
@@ -114,7 +115,7 @@ impl ConsoleArgs {
         }
     }
 
-    /// Begins to listen where that was asked for, and says where.
+    /// Begins to listen at the addresses that the options name, and prints them.
     pub(crate) async fn listen(
         &self,
         context: &Context,
@@ -225,8 +226,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) measured: Option<&'a Measured>,
 }
 
-/// The console of `demo`: open for reading, with Figure 4 to play with, at any port that is free if
-/// its own is taken.
+/// Makes the console of `demo`: reads need no token, and Figure 4 may write. If the usual port is
+/// taken, the console takes any free one.
 pub(crate) async fn of_demo(
     db: &Percolator,
     recorder: Arc<Recorder>,

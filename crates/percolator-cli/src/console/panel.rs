@@ -29,7 +29,7 @@ pub struct WebPanel {
 }
 
 impl WebPanel {
-    /// The panel of this index.
+    /// Makes the panel of this index.
     pub fn new(index: Arc<WebIndex>) -> Self {
         WebPanel { index }
     }
@@ -49,7 +49,7 @@ impl WebPanel {
     }
 }
 
-/// A question that cannot be asked so is the asker's mistake.
+/// Converts an error. A malformed URL or query is the mistake of the client.
 fn refused(error: Error) -> PanelError {
     match &error {
         Error::BadUrl { .. }

@@ -11,12 +11,12 @@ use super::hello::Request;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 
-/// How a command ended that another process ran.
+/// The end of a command that another process ran.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// By itself.
+    /// The command ended by itself.
     Exit(Exit),
-    /// The process ended before it, or gave it up.
+    /// The process ended before the command, or gave it up.
     CutOff {
         /// The error for the user.
         error: anyhow::Error,
@@ -28,7 +28,7 @@ pub(crate) enum Answer {
 /// Has the owner run the command, and prints what the command prints.
 ///
 /// # Errors
-/// If the owner does not take the command, or what it prints cannot be printed here.
+/// If the owner does not take the command, or if its output cannot be printed here.
 pub(crate) async fn ask(
     found: OpenElsewhere,
     (request, needs_database): (Request, bool),
@@ -54,7 +54,7 @@ pub(crate) async fn ask(
             relay.await
         }
     };
-    // It has ended, or nobody reads what it prints.
+    // The command has ended, or the reader of its output has gone.
     let _ = to_close.shutdown(Shutdown::Both);
     Ok(match relayed?? {
         Relayed::Exit(exit) => Answer::Exit(exit),
@@ -100,7 +100,7 @@ fn relay(mut stream: UnixStream, request: &Request, events: Option<File>) -> io:
                 stdout.flush()?;
             }
             Kind::Stderr => {
-                // As for the remarks of this process itself: nobody may be listening.
+                // As for remarks of this process itself: the reader may have gone.
                 let _ = io::stderr().lock().write_all(&content);
             }
             Kind::Event => {

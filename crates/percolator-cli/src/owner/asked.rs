@@ -20,8 +20,8 @@ use super::frame::{self, Kind};
 use super::hello::Asker;
 use crate::exit::Exit;
 
-/// The collector of a client that only runs one command registers what the command reads, and
-/// leaves collecting to the database's own.
+/// The retention of a client that only runs one command. Its collector registers the reads of the
+/// command, and drops nothing in this time: the database has a collector of its own.
 const RETENTION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 tokio::task_local! {
@@ -104,8 +104,8 @@ impl Asked {
         self.owner().is_some()
     }
 
-    /// Opens a client for the command. It has a liveness token of its own, so that what the command
-    /// leaves behind is cleaned up as after the end of a process.
+    /// Opens a client for the command. The client has a liveness token of its own, so that others
+    /// clean up after the command as after the end of a process.
     pub(crate) async fn client(
         &self,
         options: Options,
@@ -123,8 +123,9 @@ impl Asked {
         Ok(client)
     }
 
-    /// Closes the clients of the command. If it `wrote`, and promises that what it commits survives
-    /// a power cut, syncs: this process may have opened the database with less durability.
+    /// Closes the clients of the command. If the command `wrote`, and promises that its commits
+    /// survive a power cut, syncs. The sync is needed because this process may have opened the
+    /// database with less durability.
     pub(crate) async fn close(&self, longest: Duration, wrote: bool) -> percolator::Result<()> {
         let clients = std::mem::take(&mut *locked(&self.clients));
         for client in clients {
@@ -170,7 +171,8 @@ impl Asked {
         self.send(|to| frame::write(to, Kind::Exit, &[exit as u8]))
     }
 
-    /// Sends frames. After a failure nothing more is sent: a part of a frame may be on its way.
+    /// Sends frames. After a failure nothing more is sent, because the connection may hold a part
+    /// of a frame.
     fn send(&self, frames: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         let mut connection = locked(&self.connection);
         let sent = connection.as_mut().map(|to| frames(to));
@@ -178,7 +180,8 @@ impl Asked {
             Some(Ok(())) => Ok(()),
             Some(Err(_)) | None => {
                 *connection = None;
-                // As if the reader of a pipe had gone: that ends a command quietly.
+                // The error is that of a pipe whose reader has gone, which ends a command
+                // quietly.
                 Err(io::ErrorKind::BrokenPipe.into())
             }
         }

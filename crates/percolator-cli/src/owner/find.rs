@@ -11,7 +11,8 @@ use super::place::{Elsewhere, may_ask};
 use crate::exit::{Exit, Failure};
 use crate::output::printable;
 
-/// How long an owner may take to introduce itself: it does so from a thread of its own.
+/// How long an owner may take to introduce itself. It does so from a thread of its own, so it is
+/// quick.
 const HELLO_MAX: Duration = Duration::from_secs(2);
 
 /// The process that has a directory open, and a connection to it.
@@ -21,7 +22,7 @@ pub(crate) struct Owner {
     pub(super) stream: UnixStream,
 }
 
-/// Connects to the process that has a directory open; `None` if none listens.
+/// Connects to the process that has a directory open; `None` if no such process listens.
 pub(crate) async fn find(dir: &Path) -> Option<Owner> {
     let dir = dir.canonicalize().ok()?;
     for path in Elsewhere::of_this_process().paths(&dir) {
@@ -36,7 +37,7 @@ pub(crate) async fn find(dir: &Path) -> Option<Owner> {
 
 async fn connect(path: &Path) -> io::Result<Owner> {
     let stream = tokio::net::UnixStream::connect(path).await?;
-    // Another user may have put a socket there, to learn what is asked.
+    // Another user may have created this socket, to learn which commands are sent.
     if !may_ask(stream.peer_cred()?.uid(), rustix::process::geteuid().as_raw()) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
@@ -52,7 +53,7 @@ async fn connect(path: &Path) -> io::Result<Owner> {
 }
 
 impl Owner {
-    /// The process, as errors name it.
+    /// Returns the process in the words of error messages.
     pub(super) fn name(&self) -> String {
         format!("`{}` (pid {})", printable(&self.hello.command), self.hello.pid)
     }
@@ -91,7 +92,7 @@ pub(crate) struct OpenElsewhere {
 }
 
 impl OpenElsewhere {
-    /// The error for the user of a command that no other process runs for it.
+    /// Returns the error of a command that no other process runs for it.
     pub(crate) fn refusal(&self) -> anyhow::Error {
         let help = "wait until that process ends, or stop it; then run this command again";
         Failure::usage(self.to_string(), help)
@@ -141,7 +142,7 @@ mod tests {
         ] {
             let (code, what) = checked(&sent).unwrap_err();
             assert_eq!(code, exit, "{what}");
-            // Its command line is not obeyed by a terminal.
+            // The terminal does not interpret the owner's command line.
             let name = "D is open in `percolator demo\u{fffd}[31m` (pid 7)";
             assert!(what.starts_with(name), "{what:?}");
             assert!(what.contains(reason), "{what:?}");

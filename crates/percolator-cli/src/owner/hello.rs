@@ -11,31 +11,32 @@ use super::frame::{self, Kind};
 
 /// The version of the frames and of their content.
 const PROTOCOL: u32 = 1;
-/// The version of this program: another one may print something else, or lack the command.
+/// The version of this program. Another version may print something else, or lack the command.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How many commands an owner runs at a time for other processes.
 pub(super) const CONNECTIONS_MAX: usize = 16;
-/// The most bytes of a command line, and of a command's input: both are in memory as a whole.
+/// The most bytes of a command line, and of a command's input. The owner holds both in memory as
+/// a whole.
 const ARGUMENTS_BYTES_MAX: usize = 4 << 20;
 const INPUT_BYTES_MAX: usize = 16 << 20;
-/// The most characters of the owner's command line that others are told.
+/// The most characters of the owner's command line that it sends.
 const COMMAND_CHARS_MAX: usize = 200;
 
 /// The owner's answer to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// It runs a command for it.
+    /// The owner runs a command for this connection.
     Open,
-    /// It runs commands for so many already.
+    /// The owner already runs the most commands that it may run for others.
     Full,
     /// It serves the directory's tables and knows nothing of transactions: it makes backups, and
     /// runs no other command.
     Alone,
 }
 
-/// An owner, as it introduces itself.
+/// The introduction of an owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     protocol: u32,
@@ -49,7 +50,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// This process, which has a directory open.
+    /// Makes the introduction of this process, which has a directory open.
     pub(super) fn of_this_process(dir: &Path, state: State) -> Hello {
         Hello {
             protocol: PROTOCOL,
@@ -61,13 +62,13 @@ impl Hello {
         }
     }
 
-    /// Whether it has this directory open. A socket outside of the directory may be that of another
-    /// one.
+    /// Whether the owner has this directory open. A socket outside of the directory may belong to
+    /// the owner of another one.
     pub(super) fn has(&self, dir: &Path) -> bool {
         self.dir == dir.to_string_lossy()
     }
 
-    /// Why a command of this version cannot be run by that owner, if the versions differ.
+    /// Returns why the owner cannot run a command of this version, if the versions differ.
     pub(super) fn differs(&self) -> Option<String> {
         (self.protocol != PROTOCOL || self.version != VERSION).then(|| {
             format!("it is of version {}, and this command of version {VERSION}", self.version)
@@ -86,7 +87,7 @@ impl Hello {
     }
 }
 
-/// A command line as people write it, shortened.
+/// Formats a command line as people write it, shortened.
 fn command_line(args: impl Iterator<Item = OsString>) -> String {
     let mut words = args.map(|word| word.to_string_lossy().into_owned());
     let program = words.next().unwrap_or_default();
@@ -102,26 +103,26 @@ fn command_line(args: impl Iterator<Item = OsString>) -> String {
     }
 }
 
-/// The surroundings of a command that its owner must know, besides its arguments.
+/// The surroundings of a command that its owner must know, besides the arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asker {
     /// Whether its standard output is a terminal.
     pub(crate) stdout_is_terminal: bool,
     /// Whether its standard error is to be coloured.
     pub(crate) color: bool,
-    /// Whether it wants events.
+    /// Whether the command wants trace events.
     pub(crate) events: bool,
     /// Its working directory, in which the paths that it was given lie.
     #[serde(default)]
     pub(crate) dir: PathBuf,
 }
 
-/// A command that another process is to run.
+/// A request to run a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// Its command line, beginning with the name of the program.
     pub(crate) args: Vec<OsString>,
-    /// The input that it has read: a script, say.
+    /// The input that the command has read, such as a script.
     pub(crate) input: Vec<u8>,
     pub(crate) asker: Asker,
 }
@@ -135,7 +136,8 @@ impl Request {
         frame::write(to, Kind::Ask, &serde_json::to_vec(&self.asker)?)
     }
 
-    /// Reads a request; `None` if the other end only wanted to know who is there.
+    /// Reads a request; `None` if the other end only wanted to know which process has the
+    /// directory open.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Request>> {
         let mut request = Request::default();
         let mut arguments_bytes = 0;
@@ -164,7 +166,7 @@ impl Request {
         Ok(None)
     }
 
-    /// Why the owner would refuse the request, if it would.
+    /// Returns why the owner would refuse the request, if it would.
     pub(super) fn is_too_long(&self) -> Option<String> {
         let arguments: usize = self.args.iter().map(|arg| arg.len() + 1).sum();
         if arguments > ARGUMENTS_BYTES_MAX {

@@ -18,29 +18,32 @@ use super::hello::{CONNECTIONS_MAX, Hello, State};
 use super::place::{self, Elsewhere, SocketFile, may_ask};
 use super::session::{self, Run};
 
-/// How long they may go on when the owner wants to end, and how long they may take to be cut off.
+/// How long commands of others may go on when the owner wants to end, and how long cutting them
+/// off may take.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 const CUT_OFF_MAX: Duration = Duration::from_secs(1);
-/// The pause after a connection that could not be accepted: there are too many open files, say.
+/// The pause after a connection that could not be accepted, for instance because too many files
+/// are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The stack of a command: that of a process's first thread, where commands run otherwise.
+/// The stack of a command: as large as that of a process's first thread, where commands usually
+/// run.
 const STACK_BYTES: usize = 8 << 20;
 
-/// How the commands of this process are run for others.
+/// The function that runs the commands of this program for others.
 static RUN: OnceLock<Run> = OnceLock::new();
 
-/// Has this process listen, from now on, at each directory that a command opens.
+/// Makes this process listen, from now on, at each directory that a command opens.
 pub(crate) fn run_commands_by(run: Run) {
     RUN.get_or_init(|| run);
 }
 
-/// Listens for other processes that want to look into a database. Ends when it is dropped.
+/// Listens for other processes that want to run commands on a database, until it is dropped.
 ///
 /// See [`listen`](super::listen).
 #[derive(Debug)]
 pub struct Listener {
-    /// Goes first: who comes now must find nobody rather than wait.
+    /// Removed first: a process that connects from now on must find no socket rather than wait.
     socket: Option<SocketFile>,
     accepting: JoinHandle<()>,
     sessions: Arc<Sessions>,
@@ -60,9 +63,9 @@ struct Sessions {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// No command begins any more: the database is about to be closed.
+    /// No command may begin any more, because the database is about to be closed.
     closing: bool,
-    /// By number of the connection: what cuts the command off.
+    /// The sender that cuts each command off, by the number of its connection.
     commands: BTreeMap<u64, watch::Sender<bool>>,
 }
 
@@ -102,8 +105,8 @@ pub(super) fn start(here: OpenHere, run: Run, dir: &Path) -> io::Result<Listener
 }
 
 impl Listener {
-    /// Stops listening, and waits a second for the commands that run. Then it cuts them off: to the
-    /// database that is as if their processes had ended.
+    /// Stops listening, and waits a second for the commands that run. Then it cuts them off,
+    /// which to the database is the end of their processes.
     pub async fn close(mut self) {
         self.stop();
         if !self.sessions.ended_within(DRAIN_MAX).await {
@@ -115,7 +118,7 @@ impl Listener {
     fn stop(&mut self) {
         self.socket = None;
         self.accepting.abort();
-        // A connection may be on its way from the task that was just aborted.
+        // The task that was just aborted may still hand over a connection.
         locked(&self.sessions.open).closing = true;
     }
 }
@@ -160,7 +163,7 @@ impl Sessions {
                 OpenHere::Store(_) => (State::Alone, Some(session)),
             },
         };
-        // There is room for it: nothing was sent before.
+        // The buffer of the socket is still empty, so this write does not block.
         if Hello::of_this_process(&self.dir, state).write(&mut stream).is_err() {
             return Ok(());
         }
@@ -170,7 +173,7 @@ impl Sessions {
         let thread = std::thread::Builder::new().name(format!("owner-{number}"));
         thread.stack_size(STACK_BYTES).spawn(move || {
             let all = &session.sessions;
-            // Whatever went wrong with the connection, its other end knows.
+            // The other end of the connection sees every failure itself.
             let _ =
                 session::serve(stream, (&all.dir, &all.here), run, cut_off, all.runtime.clone());
         })?;
@@ -196,7 +199,7 @@ impl Sessions {
         });
     }
 
-    /// Waits for the end of all commands; `false` if the time was not enough.
+    /// Waits for the end of all commands; `false` if `longest` was not enough.
     async fn ended_within(&self, longest: Duration) -> bool {
         let mut count = self.count.subscribe();
         let ended = count.wait_for(|count| *count == 0);
@@ -238,7 +241,7 @@ mod tests {
     use super::*;
     use crate::exit::Exit;
 
-    /// Runs until it is cut off, or ends at once if it is told to.
+    /// Runs until it is cut off, or ends at once if the test says so.
     fn run(mut call: Call) -> Option<Exit> {
         if call.request.args == ["end"] {
             call.asked.stdout(b"ended").unwrap();
@@ -309,7 +312,7 @@ mod tests {
         assert!(!bed.dir.path().join("owner.sock").exists());
     }
 
-    /// The task that accepts connections ends some time after it was told to.
+    /// The task that accepts connections ends some time after it was asked to.
     #[test]
     fn no_command_begins_once_the_listener_is_closing() {
         let mut bed = bed();

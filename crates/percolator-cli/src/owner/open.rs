@@ -9,9 +9,9 @@ use super::asked::Open;
 use super::listen::{self, Listener};
 use crate::cli;
 
-/// Lets the command `percolator` look into a database that this program has open in a directory:
-/// `percolator get`, `scan`, `set` and others, with `--data` and that directory, are run by this
-/// process. It answers processes of the same user and of the superuser. Runs in a tokio runtime.
+/// Lets the command `percolator` use a database that this program has open in a directory. This
+/// process then runs `percolator get`, `scan`, `set` and others with `--data` and that directory.
+/// It accepts commands of the same user and of the superuser. Runs in a tokio runtime.
 ///
 /// Close the listener before the database. While it is there, the database stays open.
 ///

@@ -21,8 +21,8 @@ use crate::exit::Exit;
 
 /// How long an asker may take to send its request.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
-/// How long an asker may leave output unread. A command that waits longer would hold back the
-/// collection of garbage by what it has open.
+/// How long an asker may leave output unread. A command that waits longer would hold garbage
+/// collection back with its open snapshot.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 /// A command to run for another process.
@@ -62,7 +62,7 @@ pub(super) fn serve(
         }
         cut_off.send_replace(true);
     })?;
-    // The reader ends with the connection, also if the command panics.
+    // The reading thread ends with the connection, even if the command panics.
     let _closing = Closing(&stream, Some(reader));
     let call = Call {
         asked: asked.clone(),

@@ -34,8 +34,8 @@ pub trait Program: Parser {
         Elsewhere::Nowhere
     }
 
-    /// Returns the exit code and the next step for an error that only this program knows. The
-    /// errors of `percolator`, of its services and of the web index are known without it.
+    /// Returns the exit code and the next step for an error that only this program knows. Errors
+    /// of `percolator`, of its services and of the web index need no case here.
     fn judge(_cause: &(dyn Error + 'static)) -> Option<(Exit, &'static str)> {
         None
     }
@@ -61,7 +61,8 @@ pub struct Global {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     json: bool,
-    /// Append a trace of what happens inside, one JSON object a line; it survives kill -9.
+    /// Append a trace of internal events to FILE, one JSON object a line. The trace survives kill
+    /// -9.
     #[arg(long, global = true, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Say more on stderr; twice for even more.

@@ -17,11 +17,11 @@ use crate::owner::hello::{Asker, Request};
 use crate::owner::session::Call;
 use crate::store;
 
-/// How often a command that only reads is run, if one process after the other ends that has its
-/// directory open.
+/// How often a command that only reads is started again, if one owner of its directory after the
+/// other ends.
 const RUNS_MAX: usize = 5;
 
-/// Runs a command here, or has the process run it that has its directory open.
+/// Runs a command here, or sends it to the process that has its directory open.
 pub(super) async fn run_anywhere<P: Program>(
     mut program: P,
     context: &Context,
@@ -79,7 +79,8 @@ async fn named(error: anyhow::Error) -> anyhow::Error {
 pub(crate) fn run_asked<P: Program>(call: Call) -> Option<Exit> {
     let Call { asked, request, interrupt, mut cut_off, runtime } = call;
     let Request { args, input, asker } = request;
-    // The asker has parsed the same arguments by the same tree: it shows help and mistakes itself.
+    // The asker has parsed the same arguments with the same tree, so it has shown help and
+    // mistakes already.
     let program = P::try_parse_from(args).ok()?;
     let (global, writes) = (program.global(), program.elsewhere() == Elsewhere::Writes);
     let copies = program.elsewhere() == Elsewhere::Copies;
@@ -107,13 +108,13 @@ pub(crate) fn run_asked<P: Program>(call: Call) -> Option<Exit> {
         let closed = asked.close(store::CLOSING_MAX, writes).await;
         let result = result?.and_then(|exit| Ok(closed.map(|()| exit)?));
         if *is_cut_off.borrow() {
-            // The database may be closed by now, and the error speak of that.
+            // The database may be closed by now, and then the error is only a consequence.
             return None;
         }
         Some(conclude::<P>(result, out))
     });
     let exit = runtime.block_on(scoped.with_subscriber(events));
-    // Events that only that command wanted cost nothing from now on.
+    // Turns off the events that only that command wanted, so that they cost nothing from now on.
     tracing::callsite::rebuild_interest_cache();
     exit
 }

@@ -13,19 +13,19 @@ use crate::cells::{CellDto, cell_dto, parse_key};
 use crate::problem::Problem;
 use crate::state::App;
 
-/// How long an answer is held at most, and how often the cell is looked at meanwhile.
+/// How long an answer is delayed at most, and how often the cell is read meanwhile.
 const HELD_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The most moments of one answer; the newest are there.
+/// The most moments of one answer; the newest ones are returned.
 const MOMENTS_MAX: usize = 200;
 
-/// Which cell; `since` is the `version` of an answer that is known already.
+/// A request for a cell. `since` is the `version` of the last answer.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Asked {
     table: String,
     row: String,
     column: String,
-    /// The timestamp of the reader.
+    /// The start timestamp of the reader.
     at: Option<u64>,
     since: Option<String>,
 }
@@ -83,7 +83,8 @@ pub(crate) async fn cell(State(app): State<App>, Query(asked): Query<Asked>) -> 
     if asked.since.as_deref() != Some(&first.explained.version) {
         return Ok(Json(first));
     }
-    // Nobody else may be kept from an answer by those who wait for a change.
+    // Only a few requests may wait for a change, so that others are still answered. One too many
+    // is answered at once.
     let Ok(_held) = app.held.try_acquire() else { return Ok(Json(first)) };
     let looks = HELD_MAX.as_millis() / LOOK_EVERY.as_millis();
     let mut last = first;

@@ -13,7 +13,8 @@ pub(crate) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// Store and oracle answer. Nothing else is said: whoever asks needs no token.
+/// Whether store and oracle answer. The answer contains nothing else, because the request needs
+/// no token.
 pub(crate) async fn ready(State(app): State<App>) -> Response {
     match app.readiness.of(&app.db).await {
         Ok(()) => "ready\n".into_response(),

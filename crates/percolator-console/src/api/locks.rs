@@ -20,7 +20,7 @@ const LOCKS_MAX: usize = 1_000;
 /// The most waiters of one lock.
 const WAITERS_MAX: usize = 100;
 
-/// Which locks.
+/// A filter of locks.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Asked {
     limit: Option<usize>,
@@ -34,7 +34,7 @@ pub(crate) async fn list(
     let mut locks = app.db.held_locks(LOCKS_MAX).await?;
     locks.sort_by_key(|lock| lock.start_ts);
     locks.truncate(asked.limit.unwrap_or(100).min(LOCKS_MAX));
-    // Locks of one transaction share their fate.
+    // Locks of one transaction share their fate, so each transaction is looked up once.
     let mut fates = BTreeMap::new();
     for lock in &locks {
         if let Entry::Vacant(fate) = fates.entry(lock.start_ts) {
@@ -73,7 +73,7 @@ pub(crate) struct ClashDto {
     cell: CellDto,
     loser: String,
     loser_start_ts: u64,
-    /// `None`: the winner is not among the transactions that this process remembers.
+    /// `None` if this process does not remember the winner.
     winner: Option<String>,
     winner_start_ts: u64,
     wall_ms: u64,

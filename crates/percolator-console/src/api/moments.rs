@@ -15,8 +15,8 @@ use crate::recorder::{Age, Clock, wall_ms};
 /// The longest value that is shown as it is, in bytes.
 const VALUE_BYTES_MAX: usize = 4_096;
 
-/// The key of the hashes that stand for hidden values. Nobody can guess a value and compare; two
-/// equal values are seen to be equal.
+/// The key of the hashes that replace hidden values. Without the key a visitor cannot guess a
+/// value and compare hashes. Equal values have equal hashes.
 static HIDING: LazyLock<[u8; 32]> = LazyLock::new(rand::random);
 
 /// A value: as it is, its beginning, or its length and hash.
@@ -27,7 +27,7 @@ pub(crate) struct ValueDto {
     value: Option<Key>,
     /// Whether `value` is only its beginning.
     cut: bool,
-    /// Keyed BLAKE3, the first sixteen digits; if values are hidden.
+    /// The first sixteen digits of a keyed BLAKE3 hash, if values are hidden.
     hash: Option<String>,
 }
 
@@ -50,10 +50,10 @@ pub(crate) fn value_dto(value: &Bytes, hide: bool) -> ValueDto {
 pub(crate) struct LockDto {
     pub(crate) cell: CellDto,
     pub(crate) start_ts: u64,
-    /// By this process's samples of timestamps, else by the owner's wall clock.
+    /// The age from this process's samples of timestamps, else from the owner's wall clock.
     pub(crate) age: Age,
     pub(crate) owner: String,
-    /// `None`: this is the primary.
+    /// `None` if this lock is the primary.
     pub(crate) primary: Option<CellDto>,
     pub(crate) delete: bool,
     pub(crate) fate: FateDto,
@@ -178,7 +178,7 @@ impl ReaderDto {
     }
 }
 
-/// A cell's history with what it means: what `percolator cell --explain` prints.
+/// The history of a cell with its meaning, as `percolator cell --explain` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Explained {
     pub(crate) moments: Vec<MomentDto>,
@@ -188,11 +188,11 @@ pub(crate) struct Explained {
     pub(crate) latest_ts: u64,
     /// Timestamps below this may be collected.
     pub(crate) floor: u64,
-    /// Changes when a moment does.
+    /// A version that changes when a moment or the fate of a lock changes.
     pub(crate) version: String,
 }
 
-/// Which cell, which of its moments, and for whom.
+/// The cell to explain, the number of its moments, and the reader.
 pub(crate) struct Question<'q> {
     pub(crate) table: &'q Table,
     pub(crate) row: &'q RowKey,

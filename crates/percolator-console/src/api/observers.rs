@@ -20,17 +20,18 @@ pub(crate) struct ObserverDto {
     table: String,
     column: Key,
     strength: &'static str,
-    /// Of this process, since it began; an observer of several columns has the same in each row.
+    /// Counts of this process, since it began. An observer of several columns has the same counts
+    /// in each row.
     runs: u64,
     conflicts: u64,
     failures: u64,
-    /// The share of one thread that it has been at work.
+    /// The share of one thread that the observer works.
     busy: f64,
     run_p50_ms: Option<f64>,
     run_p99_ms: Option<f64>,
     delay_p50_ms: Option<f64>,
     delay_p99_ms: Option<f64>,
-    /// Cells of this process that it fails on and tries again.
+    /// Cells that the observer fails on in this process, and tries again.
     failing: usize,
     set_aside: Option<usize>,
     paused: bool,
@@ -94,14 +95,15 @@ pub(crate) struct Node {
     label: String,
 }
 
-/// From a column to the observer that it runs, or from an observer to what it writes.
+/// An edge: from a column to the observer that it starts, or from an observer to a column that it
+/// writes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Edge {
     from: String,
     to: String,
-    /// Whether the store says so; else it was seen.
+    /// Whether the store declares the edge; otherwise the recorder has seen it.
     declared: bool,
-    /// Cells that went this way, as far as this process saw.
+    /// How many cells this process has seen pass along the edge.
     cells: Option<u64>,
 }
 
@@ -139,7 +141,7 @@ pub(crate) async fn graph(State(app): State<App>) -> Answer<GraphDto> {
     }
     for (observer, target, cells) in app.recorder.graph.edges() {
         let from = observer_node(&observer);
-        // The recorder may have seen the column before it knew that the column is observed.
+        // The recorder may have counted the column before it knew that an observer watches it.
         let names = |o: &Observed| {
             o.table == target.table && o.column.as_bytes() == target.column.as_slice()
         };
@@ -164,7 +166,7 @@ pub(crate) struct FailureDto {
     next_try_s: Option<f64>,
 }
 
-/// Which failures.
+/// A filter of failures.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Filter {
     observer: Option<String>,

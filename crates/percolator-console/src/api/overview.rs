@@ -15,12 +15,12 @@ use crate::state::App;
 use crate::survey::{Found, Look};
 use crate::verdict::{Insight, Signs, Verdict, insights, judge};
 
-/// The seconds that "now" stands for.
+/// The length of "now", in seconds.
 const NOW: Duration = Duration::from_secs(10);
-/// A look that began so lately knows the newest timestamp well enough.
+/// A look that began at most this long ago knows the newest timestamp well enough.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// The database that is shown, and the program that shows it.
+/// The database, and the program that shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct About {
     version: &'static str,
@@ -31,7 +31,7 @@ pub(crate) struct About {
     open_reads: bool,
     hide_values: bool,
     recorded: bool,
-    /// The application whose search there is.
+    /// The name of the application that has a panel.
     app: Option<&'static str>,
     learn: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Overview {
     series: Vec<Point>,
 }
 
-/// Means over the last ten seconds, and what the last look found. `null`: not known.
+/// Means over the last ten seconds, and the results of the last look. `null` is "not known".
 #[derive(Debug, Default, Serialize)]
 struct Now {
     commits_s: f64,
@@ -95,12 +95,12 @@ struct Now {
     safe_point_age: Option<Age>,
     readers: Option<u64>,
     latest_ts: Option<u64>,
-    /// Seconds since the look began that these come from, and how long it took.
+    /// Seconds since the look with these results began, and how long that look took.
     looked_s_ago: Option<f64>,
     look_took_s: Option<f64>,
 }
 
-/// Counts since the database was opened by this process.
+/// Counts since this process opened the database.
 #[derive(Debug, Serialize)]
 struct Totals {
     begun: u64,
@@ -143,7 +143,8 @@ fn mean(points: &[Point], of: impl Fn(&Point) -> f64) -> f64 {
     sum / points.len().max(1) as f64
 }
 
-/// The mean of what is known; quantiles of single seconds are close enough to those of ten.
+/// Returns the mean of the known values. The mean of one-second quantiles is close enough to the
+/// quantile of ten seconds.
 fn mean_known(points: &[Point], of: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
     let known: Vec<f64> = points.iter().filter_map(of).collect();
     (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
@@ -187,7 +188,7 @@ fn now(app: &App, lately: &[Point], look: Option<&Look>) -> Now {
     now.look_took_s = Some(look.took.as_secs_f64());
     let Ok(found) = &look.found else { return now };
     if look.begun.elapsed() < YOUNG {
-        // In a cluster nothing else tells this process of new timestamps.
+        // In a cluster a look is the only source of new timestamps for this process.
         app.recorder.clock.note(found.gc.latest);
     }
     let age = |ts| app.recorder.clock.age(ts);

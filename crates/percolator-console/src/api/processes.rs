@@ -17,7 +17,7 @@ pub(crate) struct ProcessDto {
     host: String,
     pid: u32,
     version: String,
-    /// By the clock of the process.
+    /// The time when the status was written, by the clock of that process.
     since_ms: u64,
     /// Seconds since it wrote its status, by the clocks of both machines.
     written_s_ago: f64,

@@ -60,7 +60,7 @@ pub struct Recorder {
     pub(crate) commit: Histogram,
     pub(crate) prewrite: Histogram,
     pub(crate) total: Histogram,
-    /// From a change's commit until its observer has committed.
+    /// The time from the commit of a change until its observer has committed.
     pub(crate) delay: Histogram,
     pub(crate) counters: Counters,
     pub(crate) recent: Recent,
@@ -104,12 +104,12 @@ impl Counters {
 }
 
 impl Recorder {
-    /// A recorder that has seen nothing yet.
+    /// Makes an empty recorder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many transactions have committed that wrote something.
+    /// Returns how many transactions that wrote something have committed.
     pub fn committed(&self) -> u64 {
         self.counters.committed()
     }
@@ -238,7 +238,7 @@ impl Recorder {
                 bump(&self.counters.run_failures);
                 bump(&of.failed);
             }
-            // The store or the oracle is out of reach, which says nothing about the observer.
+            // The store or the oracle cannot be reached, which says nothing about the observer.
             _ => {}
         }
         of.busy.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);

@@ -50,7 +50,7 @@ assets! {
 pub(crate) fn serve(base: &str, path: &str, headers: &HeaderMap) -> Response {
     let name = path.trim_start_matches('/');
     let found = ASSETS.iter().find(|(asset, ..)| *asset == name);
-    // Pages are drawn in the browser: all have the same shell. A file has a dot in its name.
+    // The browser draws the pages, so all have the same shell. The name of a file has a dot.
     let is_file = name.rsplit('/').next().is_some_and(|last| last.contains('.'));
     let Some((name, kind, content)) = found.or_else(|| ASSETS.first().filter(|_| !is_file)) else {
         return (StatusCode::NOT_FOUND, "there is no such file").into_response();

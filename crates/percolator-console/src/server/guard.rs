@@ -13,7 +13,7 @@
 
 use axum::http::{HeaderMap, Method, StatusCode, header};
 
-/// The kind of a route: the data that it gives away, or that it changes something.
+/// The class of a route, by the data that it returns or changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `/healthz`, `/readyz`.
@@ -41,7 +41,7 @@ pub(crate) struct Policy {
     pub(crate) open_reads: bool,
     /// Whether searching needs no token.
     pub(crate) open_search: bool,
-    /// Whether nothing may be changed.
+    /// Whether every change is refused.
     pub(crate) read_only: bool,
     /// Whether the console listens on loopback only.
     pub(crate) loopback: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Policy {
 pub(crate) enum Refusal {
     /// The `Host` is not ours.
     Host,
-    /// The method is not that of the route.
+    /// The route has another method.
     Method,
     /// A POST from a page of another origin.
     Origin,
@@ -102,14 +102,14 @@ impl Refusal {
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
-    // Two values of one of these headers are nobody's honest request.
+    // An honest client sends only one value of each of these headers.
     let mut all = headers.get_all(name).iter();
     let first = all.next()?.to_str().ok()?;
     if all.next().is_some() { Some("") } else { Some(first) }
 }
 
 impl Policy {
-    /// Whether a request may pass.
+    /// Checks whether a request may pass.
     ///
     /// # Errors
     /// The first rule that it breaks.
@@ -170,7 +170,8 @@ impl Policy {
     fn knows_token(&self, headers: &HeaderMap) -> bool {
         let given = text(headers, header::AUTHORIZATION).unwrap_or_default();
         let Some(given) = given.strip_prefix("Bearer ") else { return false };
-        // Hashes compare in constant time, so that the time of an answer says nothing of the token.
+        // Hashes compare in constant time, so that the time of an answer reveals nothing of the
+        // token.
         blake3::hash(given.as_bytes()) == blake3::hash(self.token.as_bytes())
     }
 }
@@ -248,7 +249,7 @@ mod tests {
             let foreign = post(&[HOST, TOKEN, JSON, ("origin", origin)]);
             assert_eq!(foreign, Err(Refusal::Origin), "{origin}");
         }
-        // The other name of ours is another origin.
+        // Another name of this console is still another origin.
         assert_eq!(
             post(&[HOST, TOKEN, JSON, ("origin", "http://localhost:7090")]),
             Err(Refusal::Origin)

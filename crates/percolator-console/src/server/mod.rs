@@ -27,11 +27,11 @@ const REQUEST_MAX: Duration = Duration::from_secs(10);
 const BODY_BYTES_MAX: usize = 64 << 10;
 /// The longest answer that gets an ETag, in bytes.
 const TAGGED_BYTES_MAX: usize = 8 << 20;
-/// The header that names a POST, so that a repeated one is done once.
+/// The header with the id of a POST, so that a repeated one runs once.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Sent with every answer. Pages load scripts, styles and data from here alone, and no other page
-/// may frame them.
+/// Headers of every answer. Pages may load scripts, styles and data only from this server, and no
+/// other page may frame them.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -45,7 +45,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// These routes and the console's files, under the base path.
+/// Serves these routes and the console's files, under the base path.
 pub(crate) fn router(app: App, routes: Vec<Route>) -> Router {
     let mut router = Router::new();
     let bare = app.settings.metrics_only;
@@ -79,13 +79,13 @@ async fn with_headers(request: Request, next: Next) -> Response {
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // The console's files say themselves how they may be kept.
+    // The console's files have cache headers of their own.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// Admits a request, bounds how many are served and for how long, and answers a repeated POST with
-/// the first answer.
+/// Admits a request, limits how many run and for how long, and answers a repeated POST with the
+/// first answer.
 async fn guarded(
     State((app, class)): State<(App, Class)>,
     request: Request,
@@ -123,7 +123,7 @@ async fn guarded(
     })
 }
 
-/// Answers `304` to who has the answer already.
+/// Answers `304` to a client that has the answer already.
 async fn tagged(request: Request, next: Next) -> Response {
     let known = request.headers().get(header::IF_NONE_MATCH).cloned();
     let (mut parts, body) = next.run(request).await.into_parts();

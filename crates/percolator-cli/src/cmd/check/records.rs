@@ -17,13 +17,13 @@ use tokio::sync::oneshot;
 pub(in crate::cmd) struct Records {
     /// The highest timestamp that was handed out.
     pub(in crate::cmd) issued: Timestamp,
-    /// Whether the store is an embedded database. In a table server's, other tables may have other
-    /// timestamps.
+    /// Whether the store is an embedded database. In a table server's store, other tables may
+    /// have other timestamps.
     pub(in crate::cmd) embedded: bool,
 }
 
-/// Reads the records; `None` if there is none. Their oracles are taken over, so the store must be a
-/// stand-in, or a new one.
+/// Reads the records; `None` if there is none. This takes over from their oracles, so the store
+/// must be a stand-in or a new one.
 pub(in crate::cmd) async fn read(store: FjallStore) -> anyhow::Result<Option<Records>> {
     if is_database(&store).await? {
         return Ok(Some(Records { issued: last_issued(&store).await?, embedded: true }));
@@ -64,7 +64,7 @@ async fn last_issued(store: &dyn Store) -> anyhow::Result<Timestamp> {
     Ok(WindowOracle::open(store, fresh()).await?.peek().await?)
 }
 
-/// Serves a table server's store in this process, for as long as `work` is at its databases.
+/// Serves a table server's store in this process while `work` uses its databases.
 async fn served<T>(
     store: FjallStore,
     work: impl AsyncFnOnce(&[GrpcStore]) -> anyhow::Result<T>,
@@ -80,7 +80,7 @@ async fn served<T>(
     let address = listener.local_addr()?;
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = server.serve(listener, async {
-        // Sent or dropped: the work has ended.
+        // A message and a dropped sender both mean that the work has ended.
         let _ = stopped.await;
     });
     let working = async {
@@ -94,7 +94,7 @@ async fn served<T>(
         work(&databases).await
     };
     let (served, done) = tokio::join!(serving, working);
-    // A server that fails is the cause of what its clients fail at.
+    // If the server fails, its error is the cause of the errors of its clients.
     served?;
     done
 }

@@ -17,7 +17,7 @@ use crate::store::Durability;
 /// How long the oracles may take until one of them leads.
 const LEADER_MAX: Duration = Duration::from_secs(20);
 
-/// Start a cluster, or what of it does not run.
+/// Start a cluster, or those of its processes that do not run.
 ///
 /// The processes go on when the command ends. Their ports are chosen by the first `up`, and kept.
 /// Give DIR/percolator.toml to other commands with --config.
@@ -25,7 +25,7 @@ const LEADER_MAX: Duration = Duration::from_secs(20);
 #[command(after_help = "Example:
   percolator cluster up --workers 3 --data D")]
 pub(crate) struct Up {
-    /// How many worker processes; 3 at first, as before later.
+    /// How many worker processes; by default 3 at first, and later as many as before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=i64::from(WORKERS_MAX)))]
     workers: Option<u16>,
     /// How many changes each worker handles at once.
@@ -37,7 +37,8 @@ pub(crate) struct Up {
     /// The lock service: `table`, or etcd://HOST:PORT,HOST:PORT/PREFIX.
     #[arg(long, value_name = "URL")]
     locks: Option<String>,
-    /// When the table server's writes count as durable; `sync` at first, as before later.
+    /// When the table server's writes count as durable; by default `sync` at first, and later as
+    /// before.
     #[arg(long, value_enum, value_name = "LEVEL")]
     durability: Option<Durability>,
     /// The directory of the cluster.
@@ -52,7 +53,7 @@ impl Up {
         place.make()?;
         let _alone = place.lock()?;
         place.keep(&plan)?;
-        // A process that needs another one is started when that one serves.
+        // A process that needs another one starts only when that one serves.
         for step in [
             |role: &Role| matches!(role, Role::Table),
             |role: &Role| matches!(role, Role::Oracle(_)),
@@ -82,7 +83,7 @@ impl Up {
         Ok(if well { Exit::Done } else { Exit::No })
     }
 
-    /// The plan of the last `up`, with what is asked for now.
+    /// Returns the plan of the last `up`, with the changes that this one asks for.
     fn plan(&self, place: &Place) -> anyhow::Result<Plan> {
         let plan = match place.plan()? {
             Some(plan) => {
@@ -136,7 +137,7 @@ impl Up {
     }
 }
 
-/// The arguments of a process.
+/// Returns the arguments of a process.
 fn args(place: &Place, plan: &Plan, role: Role) -> anyhow::Result<Vec<String>> {
     let path = |name: &str| place.dir().join(name).display().to_string();
     let address = plan.address(role).map(|address| address.to_string()).unwrap_or_default();

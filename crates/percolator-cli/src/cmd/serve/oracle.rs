@@ -47,7 +47,7 @@ pub(crate) struct Oracle {
     /// How many timestamps are reserved ahead, by one write to the store.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     window: u64,
-    /// Most clients at a time.
+    /// The most clients at a time.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     clients_max: usize,
     #[command(flatten)]
@@ -58,7 +58,8 @@ pub(crate) struct Oracle {
     /// bigtable://HOST:PORT/PROJECT/INSTANCE. Without it, that of the settings.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     store: Option<String>,
-    /// Its directory, if no other process needs it: then this one cannot have a standby.
+    /// The directory of the store, if no other process needs it. This process then cannot have a
+    /// standby.
     #[arg(
         long,
         value_name = "DIR",

@@ -23,15 +23,15 @@ use crate::exit::{Exit, Failure};
 use crate::owner::asked::Open;
 use crate::store::{Durability, listen_at};
 
-/// How long requests that run may take to end after SIGTERM.
+/// How long requests in flight may take to end after SIGTERM.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Serve Bigtable's public API (google.bigtable.v2), durably, from a directory.
 ///
 /// Google's clients and tools use it as they use Google's emulator: BIGTABLE_EMULATOR_HOST names
-/// the address that is printed. With certificates it serves whoever shows one for
-/// client.percolator.internal or oracle.percolator.internal; such a client may do everything. Ends
-/// on Ctrl-C or SIGTERM, after the requests that run.
+/// the address that is printed. With certificates it serves every client that shows one for
+/// client.percolator.internal or oracle.percolator.internal. Such a client may do everything. The
+/// server ends on Ctrl-C or SIGTERM, after the requests in flight.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve table --listen 127.0.0.1:8086 --data D &
@@ -40,7 +40,7 @@ pub(crate) struct Table {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8086")]
     listen: SocketAddr,
-    /// Most connections at a time.
+    /// The most connections at a time.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections_max: usize,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Out, grouped};
 use crate::store::StoreArgs;
 
-/// How many skipped files are named on stderr.
+/// How many skipped files stderr names.
 const NAMED_MAX: usize = 10;
 
 /// Load a directory of HTML, one transaction for each page.
@@ -52,7 +52,7 @@ pub(crate) struct Load {
     /// page. The same holds if more than a tenth of the stored pages would go.
     #[arg(long)]
     mirror: bool,
-    /// With --mirror: remove the pages also if they are more than a tenth.
+    /// With --mirror: remove the pages even if they are more than a tenth.
     #[arg(long, requires = "mirror")]
     yes: bool,
     /// Exit status 1 when anything was skipped.
@@ -131,7 +131,7 @@ impl Load {
     }
 }
 
-/// A load in words.
+/// Formats the outcome of a load.
 fn load_table(report: &LoadReport, seconds: f64) -> String {
     let pages = |n: usize| grouped(n as u64);
     let removed = report.retracted + report.mirror.as_ref().map_or(0, |mirror| mirror.removed);
@@ -148,10 +148,10 @@ fn load_table(report: &LoadReport, seconds: f64) -> String {
     )
 }
 
-/// Names what a load has skipped, and what it was asked for and did not do.
+/// Prints the files that a load has skipped, and requested work that it did not do.
 pub(crate) fn warn_of(out: Out, report: &LoadReport) {
     for skipped in report.skipped.iter().take(NAMED_MAX) {
-        // The reason names the file where the system says so.
+        // The reason contains the file name if the system gives it.
         if skipped.reason.contains(&skipped.path) {
             out.warn(&skipped.reason)
         } else {
@@ -176,7 +176,7 @@ pub(crate) fn warn_of(out: Out, report: &LoadReport) {
     }
 }
 
-/// Remove pages from the index; links to them stay with the pages that they are on.
+/// Remove pages from the index. Links to them stay with the pages that contain the links.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator webindex remove https://example.org/a.html --data D")]
@@ -190,7 +190,7 @@ pub(crate) struct Remove {
 
 impl Remove {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        // All of them are checked before the first is removed.
+        // All pages are checked before the first one is removed.
         for url in &self.urls {
             webindex::address::canonicalize(url)?;
         }
