@@ -71,6 +71,10 @@ impl Store for Noting {
         self.note("request_life_max", Some(LIFE))
     }
 
+    fn id(&self) -> Option<StoreId> {
+        self.note("id", Some(StoreId::new(7)))
+    }
+
     fn limits(&self) -> Limits {
         self.note("limits", Limits { mutations_max: Some(7), ..Limits::default() })
     }
@@ -180,6 +184,7 @@ async fn ask_everything(store: &dyn Store) {
     assert_eq!(store.try_commit_rows(request()).unwrap().unwrap(), NO);
     assert!(!store.locality_groups());
     assert_eq!(store.request_life_max(), Some(LIFE));
+    assert_eq!(store.id(), Some(StoreId::new(7)));
     assert_eq!(store.limits().mutations_max, Some(7));
     assert_eq!(store.pressure(), 0.7);
     let (row, all) = (RowKey::from("r"), Selection::default());
@@ -204,7 +209,7 @@ fn a_layer_that_changes_nothing_passes_every_method_through() {
     futures::executor::block_on(ask_everything(&PlainStore(beneath.clone())));
     let mut asked = locked(&beneath.0).clone();
     let mut all = methods();
-    assert_eq!(all.len(), 22, "{all:?}");
+    assert_eq!(all.len(), 23, "{all:?}");
     asked.sort_unstable();
     all.sort_unstable();
     assert_eq!(asked, all);
