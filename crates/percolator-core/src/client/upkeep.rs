@@ -152,8 +152,8 @@ impl Client {
     }
 
     /// Why a cell is as it is: the transaction that wrote what a reader at that timestamp finds, or
-    /// at the latest one; the changes that led to it; and what it has set off. `None` if there is no
-    /// such write. See [`Why`] for an example.
+    /// at the latest one; the changes that led to it; and what it has set off. `None` if there is
+    /// no such write. See [`Why`] for an example.
     ///
     /// Of transactions that were not [traced](crate::Options::trace), or are not any more, nothing
     /// is known, and the answer says so. Nothing is changed, and no timestamp is issued.
