@@ -1,7 +1,7 @@
 //! Stores that earlier releases wrote open for ever, and hold what was written.
 //!
-//! `formats/4` was written by the command of 25 November 2026, with `set` and `delete`. A new format
-//! gets a directory of its own; none is ever changed or removed.
+//! `formats/4` was written by the command of 25 November 2026, with `set` and `delete`. A new
+//! format gets a directory of its own. No directory is ever changed or removed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 

@@ -396,7 +396,7 @@ fn a_command_prints_the_same_in_the_owner() {
         .filter(|(_, ran)| ran.status == Some(0))
         .map(|((words, _), _)| words[0])
         .collect();
-    assert_eq!(commands.len(), 9, "each of them must succeed once: {commands:?}");
+    assert_eq!(commands.len(), 10, "each of them must succeed once: {commands:?}");
 }
 
 #[test]

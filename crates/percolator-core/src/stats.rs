@@ -92,7 +92,7 @@ counters! {
     jumps,
     /// Calls of the [watcher](crate::Watch) that panicked or took longer than a second.
     watcher_failures,
-    /// Transactions that the [trace](crate::Options::trace) lacks: they did not fit into its queue, or
-    /// could not be written.
+    /// Transactions that the [trace](crate::Options::trace) lacks: they did not fit into its queue,
+    /// or could not be written.
     trace_dropped,
 }

@@ -17,15 +17,17 @@ use crate::tokio_runtime::TokioRuntime;
 const ABOVE: u64 = 1 << 40;
 
 impl Percolator {
-    /// Writes a backup of the database, as it is at one moment, while transactions go on. The backup
-    /// has every commit that was acknowledged before this call. `to` is a directory that is empty or
-    /// does not exist, or one with an earlier backup of the same database: then only what is new is
-    /// written, and the directory holds the new backup afterwards. Needs the feature `embedded`.
+    /// Writes a backup of the database, as it is at one moment, while transactions go on. The
+    /// backup has every commit that was acknowledged before this call. The directory `to` is
+    /// empty, or does not exist, or holds an earlier backup of the same database. In the last
+    /// case only new contents are written, and the directory holds the new backup afterwards.
+    /// Needs the feature `embedded`.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// # let (data, copy, new) = (dir.path().join("d"), dir.path().join("c"), dir.path().join("n"));
+    /// # let (data, copy) = (dir.path().join("d"), dir.path().join("c"));
+    /// # let new = dir.path().join("n");
     /// use percolator::{Column, Percolator};
     /// let db = Percolator::open(&data).await?;
     /// let (accounts, bal) = (db.table("accounts").await?, Column::literal("bal"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::modules::{Module, Modules};
 
 /// How many re-exports a name is followed through.
-const STEPS_MAX: usize = 30;
+const STEPS_MAX: usize = 8;
 
 /// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,11 +18,32 @@ use std::time::SystemTime;
 use bigtable::{Error, Result, StoreId};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::backup::BackedUp;
 use crate::directory::{self, FORMAT};
 use crate::failure::fault;
 
 pub(super) const FILE: &str = "BACKUP";
+pub(super) const FILES_DIR: &str = "files";
+
+/// What a backup consists of.
+///
+/// See [`FjallStore::backup`](crate::FjallStore::backup) for an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackedUp {
+    /// The id of the store that was backed up.
+    pub store: StoreId,
+    /// When it was made, in seconds since 1970.
+    pub made: u64,
+    /// How many files it has.
+    pub files: usize,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// How many of these files were written; the others were there from an earlier backup.
+    pub new_files: usize,
+    /// How many bytes of these were written.
+    pub new_bytes: u64,
+}
+
 const TITLE: &str = "bigtable-fjall backup 1";
 const TITLE_OF_ANY: &str = "bigtable-fjall backup ";
 
@@ -161,7 +182,7 @@ fn stays_inside(path: &str) -> Option<&str> {
 
 /// Where a content lies in a backup.
 pub(super) fn content_file(dir: &Path, content: Content) -> PathBuf {
-    dir.join(super::pool::FILES_DIR).join(content.name())
+    dir.join(FILES_DIR).join(content.name())
 }
 
 /// The error of a file in a backup that is not as it was written.

@@ -43,6 +43,7 @@ use std::path::Path;
 use bigtable::{Error, Result, StoreId};
 
 pub use self::check::check;
+pub use self::list::BackedUp;
 pub use self::restore::{Restored, Restoring};
 use crate::backup::copy::{Stop, copy};
 use crate::backup::list::List;
@@ -54,26 +55,6 @@ use crate::waits::may_wait;
 
 /// How often a backup begins again, because files went away or the engine was opened anew.
 const TRIES_MAX: usize = 10;
-
-/// What a backup consists of.
-///
-/// See [`FjallStore::backup`] for an example.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BackedUp {
-    /// The id of the store that was backed up.
-    pub store: StoreId,
-    /// When it was made, in seconds since 1970.
-    pub made: u64,
-    /// How many files it has.
-    pub files: usize,
-    /// How many bytes they have.
-    pub bytes: u64,
-    /// How many of these files were written; the others were there from an earlier backup.
-    pub new_files: usize,
-    /// How many bytes of these were written.
-    pub new_bytes: u64,
-}
 
 impl FjallStore {
     /// Writes a backup of the store as it is at one moment, between two batches, while requests go
@@ -88,7 +69,8 @@ impl FjallStore {
     /// use bigtable::Store;
     /// use bigtable_fjall::{FjallStore, Options, Restoring};
     /// # let dir = tempfile::tempdir().unwrap();
-    /// # let (data, copy, new) = (dir.path().join("d"), dir.path().join("c"), dir.path().join("n"));
+    /// # let (data, copy) = (dir.path().join("d"), dir.path().join("c"));
+    /// # let new = dir.path().join("n");
     /// let store = FjallStore::open(&data, Options::default())?;
     /// assert!(store.backup(&copy)?.new_files > 0);
     /// let again = store.backup(&copy)?;

@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 
 use bigtable::{Error, Result, StoreId};
 
-use crate::backup::BackedUp;
-use crate::backup::list::{self, Content, List, content_file};
+use crate::backup::list::{self, BackedUp, Content, FILES_DIR, List, content_file};
 use crate::directory::{LOCK_FILE, LOST_AND_FOUND, remove, sync_directory};
 use crate::failure::fault;
 use crate::opening::copy_summed;
 
-pub(super) const FILES_DIR: &str = "files";
 /// A content that is being written.
 const NEW_FILE: &str = "new";
 

@@ -19,8 +19,9 @@ const CELL_CHARS_MAX: usize = 60;
 
 /// Print why a cell is as it is: what led to its value, and what its change has set off.
 ///
-/// The answer comes from the trace, which `demo`, `webindex load --trace` and `worker --trace` leave
-/// in the store for a day. Of a transaction that is not in it, the answer says "not recorded".
+/// The answer comes from the trace, which `demo`, `webindex load --trace` and `worker --trace`
+/// leave in the store for a day. Of a transaction that is not in it, the answer says "not
+/// recorded".
 ///
 /// Exit status 1 when the cell was not written, or not recorded at that timestamp.
 #[derive(Debug, Args)]
@@ -105,7 +106,8 @@ struct Line<'w> {
     because: Option<&'w CellName>,
 }
 
-/// The causes from the root on, the write's own transaction, and then what it has set off as a tree.
+/// The causes from the root on, the write's own transaction, and then the tree of what it has set
+/// off.
 fn in_order(why: &Answer) -> Vec<Line<'_>> {
     let by_ts: BTreeMap<Timestamp, &WhyNode> = why.nodes.iter().map(|n| (n.ts, n)).collect();
     let because = |ts| why.edges.iter().find(|edge| edge.to == ts).map(|edge| &edge.cell);

@@ -300,7 +300,8 @@ mod tests {
         assert!((total - 20_000.0).abs() < 1.0, "{total}");
         let hot = map.rows.iter().find(|row| row.first == "hot".into()).unwrap();
         assert!((7_000.0..13_000.0).contains(&hot.total()), "{hot:?}");
-        assert!((10..40).contains(&map.rows.len()), "{} rows", map.rows.len());
+        // A row has the share of one in twenty, or half as much again; half is in the hot one.
+        assert!((5..=23).contains(&map.rows.len()), "{} rows", map.rows.len());
         let cold = &map.rows[0];
         assert!(cold.keys > 1 && cold.prefix().starts_with(b"cold"), "{cold:?}");
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! table percolator.trace   row: shard, bucket of 1,024 timestamps, client, number
 //!   system:trace  entries of transactions and of the changes that set them off
-//!   system:time   when the row was written, in milliseconds since 1970, and of how many transactions
+//!   system:time   when the row was written, in milliseconds since 1970; how many transactions
 //!
 //! commit or run --> queue, bounded --> one row for each bucket, twice a second --> expiry
 //! ```

@@ -133,8 +133,8 @@ fn first_kept(counts: &BTreeMap<u64, u64>, kept_max: u64) -> u64 {
     0
 }
 
-/// Deletes the rows of a shard, from one on, that are too old or too many. Returns the first that is
-/// not.
+/// Deletes the rows of a shard, from one on, that are too old or too many. Returns the first that
+/// is neither.
 async fn sweep_shard(
     shared: &Shared,
     table: &dyn Table,

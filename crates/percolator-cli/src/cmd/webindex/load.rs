@@ -58,8 +58,8 @@ pub(crate) struct Load {
     /// Exit status 1 when anything was skipped.
     #[arg(long)]
     strict: bool,
-    /// Leave a trace of the load and of all that it sets off, for `percolator why`: off, all, or one
-    /// cascade in N.
+    /// Leave a trace of the load and of all that it sets off, for `percolator why`: off, all, or
+    /// one cascade in N.
     #[arg(long, value_name = "off|1/N|all", default_value_t)]
     trace: Sampling,
     #[command(flatten)]
