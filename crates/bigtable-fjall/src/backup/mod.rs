@@ -40,7 +40,7 @@ pub(crate) mod running;
 
 use std::path::Path;
 
-use bigtable::{Error, Result, StoreId};
+use bigtable::{Error, Result};
 
 pub use self::check::check;
 pub use self::list::BackedUp;
