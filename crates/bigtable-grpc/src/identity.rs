@@ -1,9 +1,10 @@
-//! The header by which this project's client and server notice that the store was restored from a
-//! backup, or replaced by another one, while the client was at work on it.
+//! Detects that a store was replaced while a client worked on it. The store may have been
+//! restored from a backup, or another store may have taken its place.
 //!
-//! The server names its store when the client asks what it takes. The client then names that store
-//! in each request, and the server refuses a request that names another one, before it does
-//! anything. Google's clients and servers do not know the header.
+//! A header names the store. The server sends it when the client asks for the server's limits,
+//! and the client then sends it with each request. The server refuses a request that names
+//! another store, before it does anything. Google's clients and servers do not know the
+//! header.
 
 use bigtable::{Error, StoreId};
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
@@ -46,7 +47,8 @@ impl Named {
     }
 }
 
-/// The error of a client whose store is another one by now.
+/// The error for a client whose store was replaced, if the server refused the request for that
+/// reason.
 pub(crate) fn replaced(status: &Status) -> Option<Error> {
     let refused = status.code() == Code::FailedPrecondition;
     (refused && status.message().starts_with(REFUSED)).then_some(Error::Replaced)

@@ -252,12 +252,12 @@ impl StoreArgs {
         OpenOptions { durability, client, cache_bytes, ..default }
     }
 
-    /// Opens a store that must be there.
+    /// Opens an existing store.
     pub(crate) async fn open_existing(&self) -> anyhow::Result<Percolator> {
         self.open_existing_at(&self.place()?).await
     }
 
-    /// Opens a store that must be there, at its place.
+    /// Opens an existing store at its place.
     pub(crate) async fn open_existing_at(&self, place: &Place) -> anyhow::Result<Percolator> {
         if let Place::Directory(dir) = place {
             check_there(dir)?;
@@ -278,15 +278,16 @@ pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The client that knows what the process does that has the store open: a command that runs for
-/// another process asks that of the database's own client.
+/// Returns the client that knows what the process with the open store is doing. A command that
+/// runs for another process has a client of its own, which knows only the command. So the
+/// database's own client is returned.
 pub(crate) fn at_work(db: &Percolator) -> Percolator {
     let asked = asked::current();
     asked.as_ref().and_then(|asked| asked.owner()).unwrap_or(db).clone()
 }
 
-/// Connects to a cluster in a role, with a watcher of the client's events if there is one, and a
-/// trace of the transactions that `trace` selects.
+/// Connects to a cluster in a role. The client reports its events to `watch`, if there is one,
+/// and traces the transactions that `trace` selects.
 pub(crate) async fn connect(
     config: &Config,
     role: &str,

@@ -1,5 +1,5 @@
-//! `percolator backup` and `restore`: of a closed directory, of one that a process has open, of a
-//! table server's, and what interruptions leave.
+//! Tests `percolator backup` and `restore`: with a closed directory, with one that a process
+//! has open, with a table server's, and with interruptions.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -72,12 +72,12 @@ fn a_closed_store_is_backed_up_and_restored() {
     let trimmed = |line: &str| line.trim_end_matches(',').to_owned();
     let new: Vec<_> = new.lines().filter(|line| line.len() > 1).map(trimmed).collect();
     assert_eq!(new, old.iter().map(|line| trimmed(line)).collect::<Vec<_>>());
-    // Its timestamps are above all that the old one can have seen.
+    // The new store's timestamps are above all that the old store can have issued.
     run(&["set", "row1", "bal", "2", "--data", text(&shell.path("new"))]).with(0);
     let cell =
         run(&["cell", "row1", "bal", "--history", "--data", text(&shell.path("new"))]).with(0);
     assert!(cell.stdout.contains(" 10995"), "2^40 and a little: {}", cell.stdout);
-    // What is there stays there.
+    // A restore never replaces a store.
     shell.restore("new").refused(2, "not empty", "choose");
     run(&["restore", "--from", text(&shell.data()), "--data", text(&shell.path("other"))]).refused(
         2,
@@ -95,7 +95,7 @@ fn the_process_that_has_the_directory_open_makes_the_backup() {
         let listener = percolator_cli::owner::listen(db, shell.data()).unwrap();
         let table = db.table("default").await.unwrap();
         db.transact(async |mut tx| tx.set(&table, "Bob", &BAL, "$10")).await.unwrap();
-        // A path that is relative to the asker's directory, not to the owner's.
+        // The path is relative to the asker's directory, not to the owner's.
         let mut command = program();
         command.args(["backup", "--to", "copy", "--data"]).arg(shell.data());
         command.current_dir(shell.dir.path()).stdin(Stdio::null());
@@ -142,8 +142,8 @@ impl Drop for Process {
     }
 }
 
-/// A table server's store is backed up while it serves, and restored under a worker and an oracle
-/// that go on: both are refused by the restored store, and end.
+/// A table server's store is backed up while it serves. It is restored under a worker and an
+/// oracle that still run. The restored store refuses both, and they end.
 #[test]
 fn processes_that_outlive_a_restore_are_refused() {
     let shell = Shell::new();
@@ -165,7 +165,8 @@ fn processes_that_outlive_a_restore_are_refused() {
     let old = config(&old_oracle, "old.toml");
     run(&["set", "Bob", "bal", "10", "--config", text(&old)]).with(0);
     let mut worker = Process::start(&["worker", "--app", "webindex", "--config", text(&old)]);
-    // Another command on the directory is told of the server, and a backup is made by it.
+    // Another command on the directory is refused, with an error that names the server. The
+    // server itself makes the backup.
     run(&["get", "Bob", "--data", text(&shell.data())]).refused(2, "serves its tables", "--config");
     shell.backup().with(0);
     run(&["set", "Bob", "bal", "11", "--config", text(&old)]).with(0);
@@ -176,7 +177,7 @@ fn processes_that_outlive_a_restore_are_refused() {
     let _table = serve(&shell.path("new"), &address);
     assert_eq!(worker.status(), Some(4));
     assert_eq!(old_oracle.status(), Some(4));
-    // Whoever begins now sees the state of the backup.
+    // A client that begins now sees the state of the backup.
     let new_oracle = oracle();
     let new = config(&new_oracle, "new.toml");
     let begun = Instant::now();
@@ -221,8 +222,8 @@ fn copy_all(from: &Path, to: &Path) {
     }
 }
 
-/// Kills the command at many moments. A backup is then the earlier one or the new one, and nothing
-/// is where the restored store belongs.
+/// Kills the command at many moments. The directory then holds the earlier backup or the new
+/// one. A restore leaves either nothing or the whole store at its place.
 #[test]
 fn a_killed_backup_or_restore_leaves_nothing_half() {
     let shell = Shell::new();
@@ -274,7 +275,7 @@ fn a_backup_that_cannot_be_written_leaves_the_earlier_one() {
     };
     shell.backup().with(0);
     let listed = fs::read(shell.path("copy/BACKUP")).unwrap();
-    // Of letters that hardly repeat, so that the file is as long as the value.
+    // The letters hardly repeat, so that the file is as long as the value.
     let value: String =
         (0..60_000_u64).map(|n| format!("{:x}", n * 0x9E37_79B9 % 65_521)).collect();
     shell.tx(&[], &format!("begin\nset large bal {value}\ncommit\n")).with(0);

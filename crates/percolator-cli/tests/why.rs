@@ -1,5 +1,5 @@
-//! `why`: the trace of one recrawled page reaches the search index through each observer of the web
-//! index, and has the runs that `--events` reports, and no others.
+//! Tests `why` on one recrawled page. The page's trace reaches the search index through each
+//! observer of the web index. It has exactly the runs that `--events` reports.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const BASE: &str = "https://site.example/";
 const PAGE: &str = "https://site.example/page.html";
-/// More than are placed in one transaction.
+/// More links than one transaction places.
 const LINKS: usize = 600;
 
 /// The observers of the web index that a page sets off; `export-ranks` follows the ranking job.

@@ -289,8 +289,8 @@ impl Console {
         self
     }
 
-    /// One more number in `/metrics`: the gauge `percolator_NAME`, as long as `value` returns one.
-    /// It is asked at each request, and must not wait.
+    /// Adds the gauge `percolator_NAME` to `/metrics`. Each request for `/metrics` calls
+    /// `value`, which must not wait. While `value` returns `None`, the answer lacks the gauge.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

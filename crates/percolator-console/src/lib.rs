@@ -32,8 +32,8 @@
 //!   panel      the part of the console that an application adds
 //! ```
 //!
-//! Invariants: a GET writes nothing and takes no timestamp, with one exception that any reader of
-//! the database makes: rows that are shown are read, and a reader resolves a dead owner's lock.
+//! Invariants: a GET writes nothing and takes no timestamp. There is one exception: to show
+//! rows, the console reads them, and any reader of the database resolves a dead owner's lock.
 //! Each request passes the guard before its route runs. Everything that the console keeps is
 //! bounded, and starts empty with the process.
 //!

@@ -1,4 +1,4 @@
-//! Whether store and oracle have answered lately: `/readyz`.
+//! Finds out whether store and oracle answer, for `/readyz`.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use tokio::sync::Mutex;
 /// How long store and oracle may take to answer.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
-/// For how long an answer of store and oracle is good. Probes need no token: however many there
-/// are, store and oracle are asked once in this time.
+/// How long an answer of store and oracle is used again. Anybody may send probes, because they
+/// need no token. However many there are, store and oracle get one request in this time.
 const READY_FOR: Duration = Duration::from_secs(1);
 
 /// Whether store and oracle have answered, and when they were asked.
@@ -17,7 +17,8 @@ const READY_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct Readiness(Mutex<Option<(Instant, Result<(), &'static str>)>>);
 
 impl Readiness {
-    /// The last answer, or a fresh one if that is too old. Those who ask meanwhile wait for it.
+    /// Returns the last answer, or a fresh one if the last is too old. Callers that arrive
+    /// meanwhile wait for the fresh answer.
     pub(crate) async fn of(&self, db: &Percolator) -> Result<(), &'static str> {
         let mut last = self.0.lock().await;
         if let Some((asked, outcome)) = *last
@@ -46,7 +47,7 @@ mod tests {
         let (db, readiness) = (Percolator::in_memory().await.unwrap(), Readiness::default());
         let asked = async || readiness.0.lock().await.as_ref().map(|(asked, _)| *asked);
         assert_eq!(readiness.of(&db).await, Ok(()));
-        // A wrong answer that is young stands, and one that is old is asked for anew.
+        // A young answer is used again, even if it is wrong. An old one is replaced.
         let young = Instant::now();
         *readiness.0.lock().await = Some((young, Err("no\n")));
         assert_eq!(readiness.of(&db).await, Err("no\n"));

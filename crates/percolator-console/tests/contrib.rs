@@ -41,8 +41,8 @@ fn missing<'t>(text: &'t str, metrics: &str) -> Vec<&'t str> {
     named(text).into_iter().filter(|name| !known.contains(name)).collect()
 }
 
-/// Everything that there is to be measured: commits, a conflict, a failing and a set-aside cell, a
-/// lock that was waited for, a change that waits.
+/// Causes everything that the metrics count: commits, a conflict, a failing and a set-aside
+/// cell, and a reader that waited for a lock.
 async fn seed(db: &Percolator) -> Workers {
     let docs = db.table("docs").await.unwrap();
     let workers = observe(db).await;
@@ -62,7 +62,7 @@ async fn seed(db: &Percolator) -> Workers {
     drop(dead);
     db.snapshot().await.unwrap().get(&docs, "left", &TEXT).await.unwrap();
     db.gc(Duration::ZERO).await.unwrap();
-    // An observer that will try again, and not soon.
+    // This observer fails, and tries again only after an hour.
     let words = Registration::strong("words", "docs", &TEXT, Words);
     let options =
         WorkerOptions { failure_delay: Duration::from_secs(3600), ..WorkerOptions::default() };
@@ -80,7 +80,7 @@ async fn metrics_of(db: &Percolator, console: &Listening) -> String {
     let mut tx = db.begin().await.unwrap();
     tx.set(&docs, "locked", &TEXT, "later").unwrap();
     let held = tx.prewrite().await.unwrap();
-    // The first answer has no look through the store yet.
+    // The first answer lacks the facts that only a look through the store finds.
     let mut text = String::new();
     while !text.contains("percolator_lock_oldest_age_seconds ") {
         text = get(console, "/metrics").await.body;

@@ -1,7 +1,7 @@
-//! What a console costs: how long `/overview` takes with a million dirty cells, and the processor
-//! time of a process whose console is open in one tab while nothing else happens.
+//! Measures the cost of a console. One test times `/overview` with a million dirty cells. The
+//! other measures the processor time of an idle process whose console is open in one tab.
 //!
-//! Takes minutes, so it runs only when it is asked for:
+//! The tests take minutes, so they are ignored by default:
 //!
 //! ```text
 //! cargo test --release -p percolator-console --test cost -- --ignored --nocapture
@@ -36,7 +36,7 @@ fn cpu_s() -> f64 {
     (field(11) + field(12)) / 100.0
 }
 
-/// A database with so many cells that wait for an observer that nobody runs.
+/// Opens a database in which `cells` cells wait for an observer that no process runs.
 async fn dirty(dir: &std::path::Path, recorder: &Arc<Recorder>, cells: usize) -> Percolator {
     let client = Options { watch: Some(recorder.clone()), ..Options::default() };
     let options = OpenOptions { client, ..OpenOptions::default() };

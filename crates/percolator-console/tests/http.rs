@@ -339,14 +339,14 @@ async fn the_map_of_keys_has_conflicts_locks_writes_and_reads() {
         get(&console, &format!("/api/v1/keys?metric={metric}&minutes=60")).await.json()
     };
     let conflicts = map("conflict").await;
-    // Of minutes before the recorder began nothing is known.
+    // The recorder knows nothing of the minutes before it began.
     assert!(conflicts["t"].as_array().unwrap().len() <= 2, "{conflicts:#}");
     let hot = json!({ "table": "docs", "row": { "utf8": "hot" }, "count": 1.0 });
     assert_eq!(conflicts["hot"], json!([hot]), "{conflicts:#}");
     assert_eq!(conflicts["values"][0].as_array().unwrap().iter().filter(|v| **v == 1.0).count(), 1);
     assert_eq!(map("wait").await["rows"], json!([]));
     let (writes, reads) = (map("write").await, map("read").await);
-    // One of 64 is sampled, and stands for 64.
+    // The recorder samples every 64th event, which counts as 64.
     assert!((64.0..=256.0).contains(&writes["total"].as_f64().unwrap()), "{writes:#}");
     assert_eq!(reads["rows"][0]["from"], json!({ "utf8": "a" }), "{reads:#}");
     for wrong in ["metric=heat", "minutes=-1"] {

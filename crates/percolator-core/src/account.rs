@@ -1,35 +1,35 @@
-//! What a process says of itself in its client's status.
+//! Keeps the description of the process that a client's status contains.
 
 use std::sync::Mutex;
 
 use bigtable::sync::locked;
 
-/// A process's account of itself. Each name is cut off after 64 bytes.
+/// The description of a process. Each name is cut off after 64 bytes.
 ///
 /// See [`Client::publish_status`](crate::Client::publish_status).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Its task, such as `worker`.
+    /// The task of the process, such as `worker`.
     pub role: String,
-    /// The machine that it runs on.
+    /// The machine that the process runs on.
     pub host: String,
-    /// Its number there.
+    /// The number of the process on that machine.
     pub pid: u32,
-    /// The version of its program.
+    /// The version of the program.
     pub version: String,
 }
 
-/// What a client says of its process; `None` until it publishes a status.
+/// The description of a client's process. `None` until the client publishes a status.
 #[derive(Debug, Default)]
 pub(crate) struct Account(Mutex<Option<ProcessInfo>>);
 
 impl Account {
-    /// Keeps what the process says from now on, and returns what it said before.
+    /// Replaces the description, and returns the previous one.
     pub(crate) fn replace(&self, process: ProcessInfo) -> Option<ProcessInfo> {
         locked(&self.0).replace(process)
     }
 
-    /// What it says.
+    /// Returns the description. It is empty until a status is published.
     pub(crate) fn read(&self) -> ProcessInfo {
         locked(&self.0).clone().unwrap_or_default()
     }

@@ -309,7 +309,7 @@ impl Shared {
         &self.background
     }
 
-    /// What the client says of its process.
+    /// The description of the client's process.
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }

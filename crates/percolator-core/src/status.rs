@@ -5,8 +5,8 @@
 //! table percolator.status   row: the client   cell: system:status at timestamp zero
 //! ```
 //!
-//! A status also names a few of the cells that the client's observers fail on, and of the locks
-//! that the client waits for, with their numbers.
+//! A status also counts the cells that the client's observers fail on, and the locks that the
+//! client waits for. It names a few of each.
 //!
 //! A status is a raw row in a table of Percolator's own. It belongs to no transaction and
 //! takes no timestamp, so waiting for idleness, observers and collection never see it. Nothing

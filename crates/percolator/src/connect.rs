@@ -63,9 +63,9 @@ pub struct Cluster {
     /// How old versions are collected in the background. `None` leaves that to other
     /// processes.
     pub gc: Option<GcOptions>,
-    /// What the process says of itself in its status row, which the client writes every ten
-    /// seconds: one of at most 1 KiB, without a timestamp and without a sync. By that all processes
-    /// of a cluster are seen in one place.
+    /// The description of this process in its status row. The status rows show all processes
+    /// of a cluster in one place. The client writes its row every ten seconds: at most 1 KiB,
+    /// without a timestamp and without a sync.
     pub process: ProcessInfo,
 }
 

@@ -1,9 +1,9 @@
-//! What a process of a cluster says of itself.
+//! Describes this process for its status row.
 
 use percolator_core::ProcessInfo;
 
-/// This process in this role, as [`Cluster::process`](crate::cluster::Cluster::process) takes it.
-/// Needs the feature `cluster`.
+/// Returns the description of this process in a role, for
+/// [`Cluster::process`](crate::cluster::Cluster::process). Needs the feature `cluster`.
 ///
 /// ```
 /// let process = percolator::cluster::this_process("loader");
@@ -18,7 +18,7 @@ pub fn this_process(role: &str) -> ProcessInfo {
     }
 }
 
-/// The name of this machine; empty where the system has no such call.
+/// The name of this machine; empty on systems other than Linux.
 fn host_name() -> String {
     #[cfg(target_os = "linux")]
     return rustix::system::uname().nodename().to_string_lossy().into_owned();

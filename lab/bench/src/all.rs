@@ -17,30 +17,33 @@ use crate::{check, experiments, micro};
 /// The benchmarks with a command of their own. Those of `micro` run too.
 const LARGE: [&str; 5] = ["fig7", "fig8", "fig9", "fig10", "profile"];
 
-/// Every benchmark but `webindex`, those of `micro` included, one after another, and then whether
-/// the project is as fast as it must be.
+/// Every benchmark but `webindex`, including those of `micro`, and then a check whether the
+/// project is as fast as it must be.
 ///
-/// `webindex` is left out because it needs pages of the caller's. Each is a process of its own, so
-/// that none inherits the memory of another. One that fails is told at the end, and the others go
-/// on. DIR gets NAME.json, NAME.txt and the plots of each, check.json, and experiments.md, which is
-/// made from these files alone. Exit status 6 when a benchmark failed, or a goal is missed or was
-/// not measured.
+/// `webindex` is left out because it needs pages of the caller's. The benchmarks run one after
+/// another, each in a process of its own, so that none inherits the memory of another. If one
+/// fails, the others go on, and the failure is reported at the end.
+///
+/// DIR gets NAME.json, NAME.txt and the plots of each benchmark. It also gets check.json, and
+/// experiments.md, which is made from these files alone. The exit status is 6 if a benchmark
+/// failed, or if a goal is missed or was not measured.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench all --quick --out results
   percolator-bench all --out results --report docs/experiments.md
   percolator-bench all --out results --none --report docs/experiments.md")]
 pub(crate) struct All {
-    /// Smaller and shorter, each.
+    /// Run each benchmark in its smaller and shorter form.
     #[arg(long)]
     quick: bool,
-    /// Seed of each.
+    /// The seed of each benchmark.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Where the results go.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Run this benchmark alone; may be repeated. What others have left in DIR counts.
+    /// Run this benchmark alone; may be repeated. Results of other benchmarks in DIR still
+    /// count.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Run none: check what DIR holds, and write about it.

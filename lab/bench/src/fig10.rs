@@ -60,9 +60,10 @@ const ON_TIME_SHARE: f64 = 0.95;
 /// Throughput over time while processes are killed (the paper's Figure 10): a third of the workers,
 /// and then the table server.
 ///
-/// Workers drive a TPC-E-like brokerage over RPC, each with a capacity, so that what a killed one
-/// could do is lost. Exit status 3 when a commit that was acknowledged is lost, when the books are
-/// not in order, or when the workers were kept from their capacities before anything was killed.
+/// Workers drive a TPC-E-like brokerage over RPC. Each worker has a capacity, so that the
+/// capacity of a killed worker is lost. The exit status is 3 if an acknowledged commit is
+/// lost, or if the books are not in order. It is also 3 if the workers did not reach their
+/// capacities before the first kill.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig10 --quick --out results

@@ -68,11 +68,13 @@ const THREADS: usize = 2;
 
 /// A repository of documents clustered as they arrive, against batches (the paper's Figure 7).
 ///
-/// Delays at crawl rates up to where documents arrive faster than they are clustered; how many
-/// documents a second at most, in turns with the batch programs; and what a fourth clustering key
-/// costs that is added to the running repository. Every run ends with a comparison of all clusters
-/// with what the rule says. Exit status 3 when one differs or when the generator of arrivals was
-/// late.
+/// The benchmark measures delays at rising crawl rates, until documents arrive faster than
+/// they are clustered. It measures the highest number of documents a second, in turns with the
+/// batch programs. It also measures the cost of a fourth clustering key that is added to the
+/// running repository.
+///
+/// Every run ends with a comparison of all clusters with the rule. The exit status is 3 if a
+/// cluster differs, or if the generator of arrivals was late.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig7 --quick --out results

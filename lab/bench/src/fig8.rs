@@ -63,12 +63,14 @@ pub(crate) enum Beside {
 
 /// Reads and writes of single cells, transactional over raw (the paper's Figure 8).
 ///
-/// Embedded, buffered and synced, with one caller and with many; from the paper's form to the
-/// default, one optimisation after the other; over our server and Google's emulator; and beside the
-/// bare engine, its own transactions and PostgreSQL. All data cached. The arms take turns in blocks
-/// of half a second at most, in an order drawn from the seed; a ratio is the median of the ratios
-/// of each round. At the end everything that was written is read again: exit status 3 when it is
-/// not there, or when readers had to read files.
+/// Arms run embedded, buffered and synced, with one caller and with many. They lead from the
+/// paper's form to the default, one optimisation after the other. Further arms run over our
+/// server and over Google's emulator. Others run the bare engine, its own transactions and
+/// PostgreSQL. All data is cached.
+///
+/// The arms take turns in blocks of at most half a second, in an order drawn from the seed. A
+/// ratio is the median of the ratios of each round. At the end everything that was written is
+/// read again. The exit status is 3 if a write is missing, or if readers had to read files.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig8 --quick --out results

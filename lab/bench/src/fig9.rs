@@ -53,12 +53,13 @@ const OPEN_TRIES: usize = 3;
 /// A TPC-E-like brokerage (the paper's Figure 9): embedded on one and two cores, over RPC, and the
 /// same transactions in PostgreSQL, as functions in PL/pgSQL.
 ///
-/// Each store is driven by a process of its own; they take turns in blocks of a second or two, in
-/// an order drawn from the seed, and a ratio is the median of the ratios of each round. Then
-/// requests come at half the rate that each store reached, for latencies, and in the full form at
-/// 0.75 and 0.9 of it. At the end the books are checked: exit status 3 when something is wrong with
-/// them, or when requests were sent late. The figures are not comparable with published TPC-E
-/// results.
+/// A process of its own drives each store. The processes take turns in blocks of a second or
+/// two, in an order drawn from the seed. A ratio is the median of the ratios of each round.
+/// Latencies are measured with requests at half the rate that each store reached. The full
+/// form also measures them at 0.75 and 0.9 of that rate.
+///
+/// At the end the books are checked. The exit status is 3 if they are wrong, or if requests
+/// were sent late. The figures are not comparable with published TPC-E results.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig9 --quick --out fig9

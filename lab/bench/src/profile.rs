@@ -50,14 +50,15 @@ const NOTE: &str = "What one operation of the arms of `fig8` takes, and one docu
 const CELLS_MAX: u64 = 1_000;
 const WRITTEN_BEFORE: u64 = 5;
 
-/// What an operation of `percolator-bench fig8` takes, and a document of `percolator-bench fig7`,
-/// in instructions.
+/// The instructions, allocations and file calls of an operation of `percolator-bench fig8`,
+/// and of a document of `percolator-bench fig7`.
 ///
-/// And in allocations, and of files. Counted by Valgrind and the kernel, so the same whatever else
-/// the machine does; of a document, which several threads work on, within some percent. Each arm is
-/// a process that does nothing else, once with N operations and once with twice as many. Exit
-/// status 3, and the figures are void, when a cell is not as it was written, or a document not
-/// where it belongs.
+/// Valgrind and the kernel count them, so other load of the machine does not change the
+/// figures. Several threads work on a document, so its figures vary by some percent. Each arm
+/// is a process that does nothing else, once with N operations and once with twice as many.
+///
+/// If a cell is not as it was written, or a document is not where it belongs, the figures are
+/// void, and the exit status is 3.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench profile --quick --out results

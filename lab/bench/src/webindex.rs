@@ -24,9 +24,10 @@ use crate::system;
 
 /// The web index on a directory of HTML: pages and links a second, and delays at half that load.
 ///
-/// Two runs, each on a new store: as fast as it goes until every page is searchable and every
-/// observer idle, and then with pages arriving at half that rate. Each ends with a verification;
-/// exit status 3 when it finds a difference.
+/// The benchmark makes two runs, each on a new store. The first loads as fast as it can, until
+/// every page is searchable and every observer is idle. In the second, pages arrive at half
+/// that rate. Each run ends with a verification. The exit status is 3 if it finds a
+/// difference.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench webindex \"$(rustc --print sysroot)/share/doc/rust/html\" --exclude core")]

@@ -50,7 +50,7 @@ pub fn links(tree: &Tree, coming: &[&str]) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a link, if anything.
+/// Returns the problem of a link, if it has one.
 fn problem(tree: &Tree, coming: &[&str], file: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;

@@ -20,8 +20,8 @@ const BEHIND_ONE: &[&str] = &[
     "was", "which", "who", "whose", "with",
 ];
 
-/// Checks that no sentence of a comment begins with a clause that has no noun as its subject,
-/// such as "What was written …" or "Whoever reads …". Questions may begin so.
+/// Checks that no sentence of a comment begins with a clause that has no noun as its subject.
+/// Two examples are "What was written …" and "Whoever reads …". Questions may begin so.
 #[must_use]
 pub fn headless(tree: &Tree) -> Vec<Finding> {
     let remedy = "begin with the noun or the actor that the sentence is about";

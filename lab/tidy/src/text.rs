@@ -51,7 +51,7 @@ pub fn file_length(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Checks that every hazard that the code names, by an H and two digits, has a row in
-/// `docs/hazards.md`, and that every row has a sentence in the list above the table.
+/// `docs/hazards.md`. Also checks that every row has a sentence in the list above the table.
 ///
 /// `lab/sim/tests/suite/hazards.rs` checks the rows themselves.
 #[must_use]

@@ -10,11 +10,13 @@ use crate::strike::Strike;
 
 /// Kill the program with SIGKILL again and again in the middle of its work, then look for damage.
 ///
-/// A child process runs bank transfers over two tables, blind writes, deletions, strong and weak
-/// observers, and a web index that is loaded and recrawled; it commits in one step and in two
-/// phases, in turns. It is killed at random moments, also while it opens the store, and started
-/// again. At the end sums, acknowledged commits, observers' effects, locks and the web index are
-/// checked; exit status 3, and each violation named, when something does not hold.
+/// A child process runs bank transfers over two tables, blind writes, deletions, and strong
+/// and weak observers. It also loads and recrawls a web index. It commits in one step and in
+/// two phases, in turns.
+///
+/// The child is killed at random moments, also while it opens the store, and is started again.
+/// At the end, sums, acknowledged commits, observers' effects, locks and the web index are
+/// checked. If a check fails, the violations are printed, and the exit status is 3.
 #[derive(Debug, Parser)]
 #[command(
     name = "percolator-torture",

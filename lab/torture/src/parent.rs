@@ -40,12 +40,12 @@ pub(crate) struct Torture {
     /// How often the child is killed.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     kills: u64,
-    /// When the kills come, and what the children do, follows from this, as far as the machine's
+    /// The seed of the kills and of the children's work. A run repeats as far as the machine's
     /// own pace allows.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Work here, in an empty directory or one that is not there yet, and keep it; a temporary one,
-    /// kept only when something is wrong, when left away.
+    /// Work in this directory, and keep it. It must be empty, or not exist yet. Without this
+    /// flag the directory is temporary, and is kept only when something is wrong.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// When a commit counts as durable; both levels survive kill -9.
@@ -53,7 +53,7 @@ pub(crate) struct Torture {
     durability: Durability,
 }
 
-/// What a child process of `percolator-torture` runs.
+/// The work of a child process of `percolator-torture`.
 #[derive(Debug, Args)]
 #[command(
     hide = true,

@@ -5,14 +5,14 @@
 //! directory that has tantivy's files without ours belongs to another program. A directory
 //! with only our file is an index whose creation was interrupted.
 //!
-//! An index of an earlier format is deleted and created again. A new index lacks the pages
-//! that were exported to an earlier index, or to one that was deleted. The file `REBUILD`
-//! marks such an index until the export of all pages is certain.
+//! An index of an earlier format is deleted and created again. Observers export a page only
+//! when it changes. So a new index lacks the pages that were exported before, to an earlier
+//! index. The file `REBUILD` marks every new index until the export of all pages is certain.
 //!
-//! The index holds each word as it stands and as its English stem, and the text of every page. The
-//! exact form ranks first and other forms are found; a snippet is cut without a read of the store.
-//! The digest of a page lies in columns of numbers: many exports compare digests and write nothing,
-//! and stored fields would bring the texts with them.
+//! The index holds each word as it stands and as its English stem, and the text of every page.
+//! So the exact form ranks first, other forms are found, and a snippet needs no read of the
+//! store. The digest of a page lies in columns of numbers. Many exports only compare digests
+//! and write nothing, and a read of stored fields would load the texts as well.
 
 use std::fs;
 use std::io::{self, Write};
@@ -221,7 +221,7 @@ pub(super) fn text_of(document: &TantivyDocument, field: Field) -> String {
 }
 
 /// Opens the index of a store in a directory, or creates it. An index of an earlier format, or
-/// of another store, is created again. Without a store's id any store's index is opened.
+/// of another store, is created again. If `store` is `None`, the index of any store is opened.
 pub(super) fn open(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields), Error> {
     fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
     // The lock ensures that workers that start at the same time create the index once.
@@ -232,7 +232,7 @@ pub(super) fn open(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields
     let _making = if made { None } else { Some(making(path)?) };
     match read_format(path)? {
         Some(found) if found == FORMAT => match read_store(path)? {
-            // Whatever it shows was exported from a store whose history went another way.
+            // The index shows documents of a store with another history, so it is emptied.
             Some(other) if !is_named(Some(other.clone())) => empty(path)?,
             _ => {}
         },
@@ -383,7 +383,8 @@ fn write_format(path: &Path) -> Result<(), Error> {
     write_file(path, FORMAT_FILE, FORMAT)
 }
 
-/// The id of the store whose documents the index shows; an index of earlier days does not say.
+/// Reads the id of the store whose documents the index shows. An index of an earlier version
+/// has no such file.
 fn read_store(path: &Path) -> Result<Option<String>, Error> {
     let file = path.join(STORE_FILE);
     match fs::read(&file) {

@@ -1,4 +1,4 @@
-//! Checking a closed store, or a backup.
+//! Checks a closed store, or a backup.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,16 +12,18 @@ use crate::failure::fault;
 use crate::opening::{self, Checked, Problem};
 use crate::store::FjallStore;
 
-/// Checks the store in `dir`, which no process may have open: journals, checksums of all files, the
-/// inventory, the catalog, and every cell of every table. It changes nothing in the directory, and
-/// needs no permission to. Cells are read from a stand-in among the temporary files, which takes
-/// the space of the journals. `more` gets that stand-in, to look further into it, and returns what
-/// it finds.
+/// Checks the store in `dir`, which no process may have open. The check covers journals,
+/// checksums of all files, the inventory, the catalog, and every cell of every table.
 ///
-/// If `dir` holds a backup, its checksums are compared, and the store that it makes is checked.
+/// The check changes nothing in the directory, and needs no permission to. It reads cells from
+/// a stand-in among the temporary files, which takes the space of the journals. The function
+/// `more` receives the stand-in for further checks, and returns the problems that it finds.
 ///
-/// An unfinished batch at the end of the newest journal counts as a problem: a crash may have left
-/// it, and so may damage.
+/// If `dir` holds a backup, its checksums are compared, and the store that a restore would
+/// make is checked.
+///
+/// An unfinished batch at the end of the newest journal counts as a problem: either a crash or
+/// damage may have left it.
 ///
 /// ```
 /// use bigtable_fjall::{FjallStore, Options, check};

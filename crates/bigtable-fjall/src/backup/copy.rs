@@ -1,4 +1,4 @@
-//! Copying what there is at a moment into the directory of a backup.
+//! Copies the files of one moment into the directory of a backup.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -35,7 +35,7 @@ fn of_pool(path: &Path, error: &io::Error) -> Stop {
     }
 }
 
-/// Copies it, and returns the list of a backup.
+/// Copies the files of a moment, and returns the list of the backup.
 pub(super) fn copy(moment: &Moment, pool: &mut Pool) -> Result<List, Stop> {
     let mut copying = Copying { moment, list: pool.begin(), pool };
     let mut journals = BTreeMap::new();
@@ -92,7 +92,7 @@ impl Copying<'_> {
         });
         let journal = read.map_err(|e| of_store(path, &e))?;
         *last = own.or(*last);
-        // Behind what is kept may be a batch that is being written.
+        // A batch that is being written may follow the part that is kept.
         if journal.end == keep && journal.tail != Tail::Clean {
             let behind = journal.behind().map_err(|e| of_store(path, &e))?;
             let lost = behind.batches.iter().any(|batch| batch.number < end);
@@ -131,7 +131,8 @@ impl Copying<'_> {
         let has =
             self.pool.has(wanted, moment.between()).map_err(|e| of_pool(self.pool.dir(), &e))?;
         let mut source = File::open(&file.path).map_err(store)?;
-        // Read even if the backup has it: a backup says whether the store is damaged.
+        // Read the file even if the backup has it, because a backup also detects damage of the
+        // store.
         let found = if has {
             let summed =
                 crate::opening::copy_summed(&mut source, &mut io::sink(), moment.between());

@@ -1,4 +1,4 @@
-//! Laying the files of a backup out as those of a store.
+//! Lays the files of a backup out as the files of a store.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,7 +20,8 @@ pub(super) enum How {
     Linked,
 }
 
-/// Makes a store of the backup `list` in `dir`; a part that says so last is its `FORMAT`.
+/// Makes a store in `to` from the backup `list` in `dir`. The file `FORMAT` is written last,
+/// so an unfinished store lacks it.
 pub(super) fn lay_out(dir: &Path, list: &List, to: &Path, how: How) -> Result<()> {
     let making = |e: io::Error| fault::io(to, "making the store", &e);
     make_directories(list, to).map_err(making)?;
@@ -81,7 +82,7 @@ fn make_directories(list: &List, to: &Path) -> io::Result<()> {
         let path = to.join(path);
         let Some(parent) = path.parent() else { continue };
         fs::create_dir_all(parent)?;
-        // A keyspace has both of its folders, also while they are empty.
+        // A keyspace has both of its folders, even while they are empty.
         if path.file_name().is_some_and(|name| name == "current") {
             fs::create_dir_all(parent.join("tables"))?;
             fs::create_dir_all(parent.join("blobs"))?;

@@ -1,4 +1,4 @@
-//! The list of a backup: the file `BACKUP`.
+//! Reads and writes the list of a backup, the file `BACKUP`.
 //!
 //! ```text
 //!   bigtable-fjall backup 1
@@ -47,10 +47,10 @@ pub struct BackedUp {
 const TITLE: &str = "bigtable-fjall backup 1";
 const TITLE_OF_ANY: &str = "bigtable-fjall backup ";
 
-/// What a file holds.
+/// The content of a file, as its checksum and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Content {
-    /// By xxh3, of 128 bits: the checksum that the engine's manifests have, too.
+    /// The 128-bit xxh3 checksum, which the engine's manifests also have.
     pub(super) sum: u128,
     pub(super) bytes: u64,
 }
@@ -69,7 +69,7 @@ impl Content {
     }
 }
 
-/// What a backup consists of.
+/// The files of a backup, and the store that they come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct List {
     /// The format of the store.
@@ -81,7 +81,7 @@ pub(super) struct List {
 }
 
 impl List {
-    /// An empty list of this moment.
+    /// An empty list, made now.
     pub(super) fn new(store: StoreId) -> List {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let made = now.map_or(0, |since| since.as_secs());
@@ -122,7 +122,7 @@ impl List {
         directory::replace(dir, FILE, self.text().as_bytes())
     }
 
-    /// What the list says of the backup.
+    /// Describes the backup, and counts none of its files as new.
     pub(super) fn describe(&self) -> BackedUp {
         BackedUp {
             store: self.store,

@@ -1,4 +1,4 @@
-//! The store at one moment: what there is to copy, learnt under the commit lock.
+//! Lists the files that a backup copies, as of one moment, under the commit lock.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,34 +15,36 @@ use crate::opening::{
     Damage, Inventory, JOURNALS_DIR, KEYSPACES_DIR, Runs, journal_file, list_journals, numbered,
 };
 
-/// How often a manifest is read that the engine replaces meanwhile.
+/// How often a manifest is read, if the engine keeps replacing it meanwhile.
 const READS_MAX: usize = 10_000;
 
-/// What the store consists of between two batches.
+/// The files of the store between two batches.
 pub(super) struct Moment {
-    /// By number. Together they hold every batch that is in no run.
+    /// The journals by number. Together they hold every batch that is in no run.
     pub(super) journals: Vec<(u64, PathBuf)>,
-    /// All batches have numbers below it.
+    /// Every batch has a number below this one.
     pub(super) end: u64,
-    /// A number that the last batch is at or above, if that is known.
+    /// A lower bound for the number of the last batch, if one is known.
     pub(super) reaches: Option<u64>,
     pub(super) inventory: Inventory,
     /// The keyspaces by number.
     pub(super) keyspaces: BTreeMap<u64, Runs>,
-    /// Keeps the files of the keyspaces where they are.
+    /// Keeps the files of the keyspaces on disk.
     _held: Vec<Box<dyn std::any::Any>>,
-    /// After the files: the engine must not end before they are let go.
+    /// Declared after `_held`, and so dropped later: the engine must not end while its files
+    /// are held.
     pub(super) engine: Arc<Engine>,
     entered: Entered,
 }
 
 impl Moment {
-    /// Learns what there is.
+    /// Lists the files.
     pub(super) fn take(engine: &Arc<Engine>, entered: Entered) -> Result<Moment> {
         let _lead = engine.wait_to_lead()?;
         let end = engine.db.visible_seqno();
         let (inventory, reaches) = engine.journals().known();
-        // First: what a manifest lacks is then in one of them, whatever is written out meanwhile.
+        // List the journals first. Every batch that a manifest lacks is then in one of them,
+        // even if the engine writes buffers out meanwhile.
         let journals = journals(engine, &inventory)?;
         let mut held: Vec<Box<dyn std::any::Any>> = Vec::new();
         let keyspaces = keyspaces(engine, &mut held)?;
@@ -50,7 +52,8 @@ impl Moment {
         Ok(Moment { journals, end, reaches, inventory, keyspaces, _held: held, engine, entered })
     }
 
-    /// Ends a copy between two of its parts when the store is being closed.
+    /// Returns a check that runs between two parts of a copy. It ends the copy when the store
+    /// is being closed.
     pub(super) fn between(&self) -> impl FnMut(u64) -> io::Result<()> {
         |_| {
             let stops = self.entered.is_stopping();
@@ -59,7 +62,8 @@ impl Moment {
     }
 }
 
-/// Each journal that the engine has, under a name that stays for as long as the store needs it.
+/// Lists the engine's journals. Each has a name that stays for as long as the store needs the
+/// journal.
 fn journals(engine: &Engine, inventory: &Inventory) -> Result<Vec<(u64, PathBuf)>> {
     let listing = |e| fault::io(&engine.path, "listing the journals", &e);
     let first = list_journals(&engine.directory.engine()).map_err(listing)?;
@@ -89,13 +93,13 @@ fn keyspaces(
             None => Runs::read(&path).map_err(|damage| damaged(&damage))?,
             Some(keyspace) => Some(runs_of(keyspace, &path, held)?),
         };
-        // Without a manifest it is being made, and nothing was ever written to it.
+        // A keyspace without a manifest is being created, and nothing was ever written to it.
         keyspaces.extend(runs.map(|runs| (number, runs)));
     }
     Ok(keyspaces)
 }
 
-/// The manifest of a keyspace, with the files that it names held where they are.
+/// Reads the manifest of a keyspace, and keeps the files that it names on disk.
 fn runs_of(
     keyspace: &Keyspace,
     path: &Path,
@@ -110,8 +114,8 @@ fn runs_of(
                 held.push(Box::new(version));
                 return Ok(runs);
             }
-            // The engine is about to replace it: the number on disk and that in memory differ, or a
-            // file went away between two reads.
+            // The engine is replacing the manifest: the numbers on disk and in memory differ,
+            // or a file went away between two reads.
             Err(damage) if reads >= READS_MAX => return Err(damaged(&damage)),
             _ if reads >= READS_MAX => {
                 let why = format!("the engine keeps replacing the manifest in {}", path.display());

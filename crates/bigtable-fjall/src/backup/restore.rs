@@ -1,7 +1,8 @@
-//! Making a new store of a backup.
+//! Makes a new store from a backup.
 //!
-//! The store is made beside its place, in a directory whose name ends in `.restoring`. When it is
-//! whole it is renamed. So a crash leaves either nothing at its place or the whole store.
+//! The store is made beside its place, in a directory whose name ends in `.restoring`. When
+//! the store is whole, the directory is renamed. So a crash leaves either nothing or the whole
+//! store at its place.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,10 +17,11 @@ use crate::backup::no_backup;
 use crate::directory::{self, remove, sync_directory};
 use crate::failure::fault;
 
-/// Says that a directory was made by an unfinished restore, and is locked while it goes on.
+/// Marks a directory that an unfinished restore has made. The file is locked while that
+/// restore runs.
 const MARK: &str = "RESTORING";
 
-/// A store that is made of a backup, before it is at its place. Dropped without
+/// A store that is made from a backup, before it is at its place. If it is dropped without
 /// [`finish`](Restoring::finish), it is removed.
 ///
 /// See [`FjallStore::backup`](crate::FjallStore::backup) for an example.
@@ -29,11 +31,11 @@ pub struct Restoring {
     to: PathBuf,
     restored: Restored,
     finished: bool,
-    /// The lock is given back when the file is closed.
+    /// Closing the file releases the lock.
     _lock: File,
 }
 
-/// A store that was made of a backup.
+/// A store that was made from a backup.
 ///
 /// See [`FjallStore::backup`](crate::FjallStore::backup) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,21 +47,23 @@ pub struct Restored {
     pub id: StoreId,
     /// When the backup was made, in seconds since 1970.
     pub made: u64,
-    /// How many files were copied, and how many bytes.
+    /// How many files were copied.
     pub files: usize,
     /// Bytes of these files.
     pub bytes: u64,
 }
 
 impl Restoring {
-    /// Makes a store of the backup in `from`, beside the directory `to`, which must be empty or not
-    /// exist. Compares all of the backup with its checksums. The new store has a new id.
+    /// Makes a store from the backup in `from`, beside the directory `to`, which must be empty
+    /// or not exist. Compares all of the backup with its checksums. The new store has a new
+    /// id.
     ///
-    /// This blocks, for as long as the backup is large.
+    /// This blocks for as long as it takes to copy the backup.
     ///
     /// # Errors
-    /// [`Error::Files`] if `from` holds no whole backup, or a damaged one; if `to` is not empty, or
-    /// cannot be written beside. [`Error::InUse`] while another restore to `to` goes on.
+    /// [`Error::Files`] if `from` holds no whole backup, or a damaged one. Also if `to` is not
+    /// empty, or if the directory that contains `to` cannot be written. [`Error::InUse`] while
+    /// another restore to `to` runs.
     pub fn begin(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restoring> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let list = List::read(from)?.ok_or_else(|| no_backup(from))?;
@@ -83,13 +87,13 @@ impl Restoring {
         Ok(restoring)
     }
 
-    /// Where the new store is until [`finish`](Restoring::finish). It may be opened there, and
-    /// changed; it must be closed again.
+    /// The directory of the new store until [`finish`](Restoring::finish). The store may be
+    /// opened and changed there, and must be closed again.
     pub fn path(&self) -> &Path {
         &self.making
     }
 
-    /// What was copied.
+    /// The ids of both stores, and the size of the copy.
     pub fn restored(&self) -> &Restored {
         &self.restored
     }
@@ -97,7 +101,8 @@ impl Restoring {
     /// Moves the store to its place.
     ///
     /// # Errors
-    /// [`Error::Files`] if something is there by now, or the file system refuses it.
+    /// [`Error::Files`] if the place is no longer empty, or if the file system refuses the
+    /// move.
     pub fn finish(mut self) -> Result<Restored> {
         check_empty(&self.to)?;
         let moving = |e: io::Error| fault::io(&self.to, "moving the restored store here", &e);
@@ -117,7 +122,7 @@ impl Restoring {
 impl Drop for Restoring {
     fn drop(&mut self) {
         if !self.finished {
-            // Should that fail, the next restore tries again.
+            // If this fails, the next restore removes the directory.
             let _ = fs::remove_dir_all(&self.making);
         }
     }
@@ -136,7 +141,7 @@ fn check_empty(to: &Path) -> Result<()> {
     }
 }
 
-/// Where the store is made.
+/// The directory in which the store is made.
 fn beside(to: &Path) -> Result<PathBuf> {
     let Some(name) = to.file_name() else {
         let remedy = "name a directory that does not exist yet";
@@ -147,7 +152,8 @@ fn beside(to: &Path) -> Result<PathBuf> {
     Ok(to.with_file_name(making))
 }
 
-/// Takes the directory to make a store in, and removes what an interrupted restore has left there.
+/// Creates and locks the directory in which the store is made. Removes the files that an
+/// interrupted restore has left there.
 fn take(making: &Path) -> Result<File> {
     let io = |e: io::Error| fault::io(making, "making the directory", &e);
     let mark = making.join(MARK);

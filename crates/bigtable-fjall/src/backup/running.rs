@@ -1,7 +1,8 @@
-//! The backups that run: whoever closes the engine ends them, and waits for their end.
+//! Tracks the running backups. Before the engine is closed, they are ended, and their end is
+//! awaited.
 //!
-//! A backup holds files of the engine that the engine has let go of. They must go before another
-//! engine is opened, because it may give their names to other files.
+//! A backup holds files that the engine has already dropped. They must be removed before
+//! another engine is opened, because that engine may give their names to other files.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -23,7 +24,7 @@ impl Backups {
         Entered(self.clone())
     }
 
-    /// Ends all backups. To be called when none can begin.
+    /// Ends all backups, and waits for their end. Call this when no backup can begin.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         let mut count = locked(&self.count);
@@ -34,7 +35,7 @@ impl Backups {
     }
 }
 
-/// A backup that runs, until this is dropped.
+/// Counts a backup as running until this is dropped.
 #[derive(Debug)]
 pub(super) struct Entered(Arc<Backups>);
 

@@ -101,8 +101,8 @@ impl Journals {
         Ok(journals)
     }
 
-    /// What must be in the store, and a number that the last batch of the newest journal is at or
-    /// above, if it is known.
+    /// Returns the files that must be in the store. Also returns a lower bound for the number
+    /// of the newest journal's last batch, if one is known.
     pub(crate) fn known(&self) -> (Inventory, Option<u64>) {
         (self.inventory.clone(), self.reaches)
     }

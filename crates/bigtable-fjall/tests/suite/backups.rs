@@ -1,4 +1,4 @@
-//! Backups of an open store, and stores made of them.
+//! Tests backups of an open store, and stores made from them.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -13,7 +13,7 @@ use futures::executor::block_on;
 
 use crate::{NEWEST, PLAIN, contents, everything, files_error, open, options, schema, set, ts};
 
-/// A directory for a store, its backup, and a store made of that.
+/// A directory for a store, its backup, and a store made from the backup.
 struct Bed {
     root: tempfile::TempDir,
 }
@@ -269,21 +269,21 @@ fn directories_of_others_are_left_alone() {
             files_error(Restoring::begin(bed.path("copy"), bed.path(taken)).map(drop));
         assert!(problem.contains("not empty"), "{problem}");
     }
-    // A backup is no store, so that nothing is written to it by mistake.
+    // A backup cannot be opened as a store, so nothing is written to it by mistake.
     let (problem, _) = files_error(FjallStore::open(bed.path("copy"), Options::default()));
     assert!(problem.contains("not a store"), "{problem}");
-    // While one backup is written, there is no other one.
+    // While one backup is written, another one is refused.
     let lock = fs::File::open(bed.path("copy/LOCK")).unwrap();
     lock.lock().unwrap();
     assert!(matches!(store.backup(bed.path("copy")), Err(Error::InUse { .. })));
-    // Something that is no restore's stands where a restore makes its store.
+    // Files of another origin lie where a restore makes its store.
     fs::create_dir(bed.path("new.restoring")).unwrap();
     fs::write(bed.path("new.restoring/thesis"), "").unwrap();
     files_error(Restoring::begin(bed.path("copy"), bed.path("new")).map(drop));
     assert!(bed.path("new.restoring/thesis").exists());
 }
 
-/// Whatever a crash leaves: no half backup passes for a whole one, and no half store is opened.
+/// After any crash, no half backup passes for a whole one, and no half store is opened.
 #[test]
 fn an_interrupted_backup_or_restore_is_made_again() {
     let bed = Bed::new();

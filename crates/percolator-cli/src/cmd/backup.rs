@@ -1,4 +1,4 @@
-//! `backup`: a copy of a store, whether a process has it open or not.
+//! Implements `backup`: copies a store, whether or not a process has it open.
 
 use std::path::PathBuf;
 
@@ -15,17 +15,20 @@ use crate::store::{check_there, open_store};
 
 /// Copy a store as it is at one moment, also while a process writes to it.
 ///
-/// The copy has everything that was acknowledged before the command began. If a process has the
-/// directory open (a program of yours, `demo`, `serve table`), that process makes the copy, as its
-/// user. Give the directory of an earlier backup of the same store to write only what is new; it
-/// then holds the new backup, and the earlier one until the new one is whole. A damaged store is
-/// reported, and no backup is made.
+/// The copy has everything that was acknowledged before the command began. If a process has
+/// the directory open (a program of yours, `demo`, `serve table`), that process makes the
+/// copy, with its own user's rights.
+///
+/// If the target directory holds an earlier backup of the same store, only new contents are
+/// written. The earlier backup stays until the new one is whole, and is then replaced. A
+/// damaged store is reported, and no backup is made.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator backup --data D --to B
   percolator check B && percolator restore --from B --data NEW")]
 pub(crate) struct Backup {
-    /// The directory for the backup: empty, not there yet, or that of an earlier backup.
+    /// The directory for the backup. It is empty, does not exist yet, or holds an earlier
+    /// backup.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// The directory of the store, on this machine.
@@ -37,7 +40,8 @@ impl Backup {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
         let made = match asked::current() {
-            // This process may work in another directory.
+            // The path is relative to the asker's directory, and this process may work in
+            // another one.
             Some(asked) => asked.backup(&asked.asker().dir.join(&self.to)).await?,
             None => self.of_closed().await?,
         };
@@ -58,7 +62,7 @@ impl Backup {
         Ok(Exit::Done)
     }
 
-    /// Opens the store to copy it, unless another process has it open.
+    /// Opens a store that no other process has open, and copies it.
     async fn of_closed(&self) -> anyhow::Result<BackedUp> {
         check_there(&self.data)?;
         let store = open_store(&self.data, Options::default()).await?;

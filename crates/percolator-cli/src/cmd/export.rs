@@ -1,4 +1,4 @@
-//! `export`: the data of a store as lines of JSON.
+//! Implements `export`: writes the data of a store as lines of JSON.
 //!
 //! ```text
 //!   {"percolator_export":1,"timestamp":812,"observers":[...]}
@@ -6,7 +6,8 @@
 //!   {"end":{"rows":1,"cells":1}}
 //! ```
 //!
-//! A key or value that is not text is `{"b64": ...}`. The last line says that nothing was cut off.
+//! A key or value that is not text is `{"b64": ...}`. The last line shows that nothing was cut
+//! off.
 
 use anyhow::Context as _;
 use base64::Engine;
@@ -29,9 +30,9 @@ pub(super) const VERSION: u64 = 1;
 
 /// Write the data as lines of JSON, as it is at one timestamp.
 ///
-/// Each line is a row with its cells. Keys and values that are not text are written as
-/// {"b64": ...}. The command holds its timestamp against the collection of garbage for as long as
-/// it runs. `percolator import` reads what it writes. History is not exported: use `backup`.
+/// Each line is a row with its cells. Keys and values that are not text are written as {"b64":
+/// ...}. Garbage collection keeps the data at the command's timestamp for as long as it runs.
+/// `percolator import` reads these lines. History is not exported: use `backup`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator export --data D > all.jsonl
@@ -40,7 +41,7 @@ pub(crate) struct Export {
     /// Only this table.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Only rows that begin so.
+    /// Only rows whose keys begin with this.
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
     /// The data as it was at this timestamp.

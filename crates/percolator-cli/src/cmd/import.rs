@@ -1,7 +1,9 @@
-//! `import`: reading what `export` wrote into a store.
+//! Implements `import`: writes the rows of an exported file into a store.
 //!
-//! The file goes in by transactions of bounded size. Each of them also writes how many lines are in
-//! the store by then, so an import that was interrupted goes on where it was, and no line is lost.
+//! The rows are written by transactions of bounded size. Each transaction also stores how many
+//! lines are imported with it, under a hash of the file. So an interrupted import goes on
+//! after these lines, and loses none. Standard input cannot be hashed beforehand, so its
+//! import starts from the first line again.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -28,15 +30,16 @@ use crate::store::StoreArgs;
 pub(super) const POSITIONS: &str = "percolator-imports";
 const POSITION: Column = Column::literal("import:lines");
 
-/// What one transaction writes at most, unless a single line has more.
+/// The most cells and bytes that one transaction writes, unless a single line has more.
 const CELLS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
 
-/// Read what `percolator export` wrote into a store.
+/// Write the rows of a file from `percolator export` into a store.
 ///
-/// Rows that are there already get the cells of the file; other cells of them stay. The observers
-/// of the exported tables are registered first, and run for each cell once a program that has them
-/// works on the store. If it is interrupted, run it again: it goes on where it was.
+/// An existing row gets the cells of the file, and keeps its other cells. The observers of the
+/// exported tables are registered first. They run for each imported cell, once a program that
+/// has them works on the store. If the import of a file is interrupted, run it again: it goes
+/// on where it stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator import all.jsonl --data NEW
@@ -52,7 +55,7 @@ pub(crate) struct Import {
     store: StoreArgs,
 }
 
-/// What was imported.
+/// The outcome of an import.
 #[derive(Debug, Default)]
 struct Counts {
     lines: u64,
@@ -140,7 +143,7 @@ impl Import {
     }
 }
 
-/// A name for a file of this content.
+/// Returns a hash of the file's content, under which the position of its import is stored.
 fn digest(file: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     io::copy(&mut File::open(file)?, &mut hasher)?;
@@ -150,7 +153,7 @@ fn digest(file: &Path) -> io::Result<String> {
 struct Importing<'a> {
     db: &'a Percolator,
     positions: Table,
-    /// The row of the position, if the import can go on after an interruption.
+    /// The row of the position. `None` if the import cannot go on after an interruption.
     key: Option<RowKey>,
     errors: Option<File>,
     tables: BTreeMap<String, Table>,
@@ -160,7 +163,8 @@ struct Importing<'a> {
 }
 
 impl Importing<'_> {
-    /// Imports all lines; returns whether the file says that it is whole, or is not an export.
+    /// Imports all lines. Returns `false` if the file begins like an export and has no last
+    /// line of one.
     async fn all(&mut self, lines: Box<dyn BufRead + Send>) -> anyhow::Result<bool> {
         let done = self.position().await?;
         self.counts.resumed_after = done;
@@ -204,7 +208,7 @@ impl Importing<'_> {
         Ok(number.unwrap_or(0))
     }
 
-    /// Writes the batch, and that all lines so far are in the store.
+    /// Writes the batch, and the number of lines that are in the store with it.
     async fn write(&mut self, last: bool) -> anyhow::Result<()> {
         let batch = std::mem::take(&mut self.batch);
         for row in &batch {

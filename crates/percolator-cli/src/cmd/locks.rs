@@ -103,11 +103,13 @@ impl Fates {
     }
 }
 
-/// List locks, the oldest first: age by the owner's wall clock, transaction, cell, owner, primary,
-/// readers that wait for them, and what will become of them.
+/// List locks, the oldest first.
 ///
-/// Waiters are those of the process that has the store open; in a cluster, of all processes, as far
-/// as their status rows name them.
+/// Each line has the lock's age by the owner's wall clock, its transaction, cell, owner and
+/// primary. It also has the readers that wait for the lock, and the lock's fate.
+///
+/// The waiting readers are those of the process that has the store open. In a cluster they are
+/// those of all processes, as far as the status rows name them.
 ///
 /// This command resolves nothing. The next client that reads or writes the cell resolves the
 /// lock, and so does `locks resolve`.

@@ -1,4 +1,4 @@
-//! `restore`: a new store, made of a backup.
+//! Implements `restore`: makes a new store from a backup.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::grouped;
 
-/// Make a new store of a backup.
+/// Make a new store from a backup.
 ///
-/// Compares all of the backup with its checksums before the new directory is there. The new store
-/// has an id of its own: processes that were at work on the old one are refused, and have to be
-/// started again. Its timestamps begin 2^40 above those of the backup. If it holds a web index,
-/// the search index is made anew from the documents.
+/// Compares all of the backup with its checksums before the new directory exists. The new
+/// store has a new id, and refuses processes that worked on the old store: start them again.
+/// Its timestamps begin 2^40 above those of the backup. If it holds a web index, its search
+/// index is made again from the documents.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator restore --from B --data NEW
@@ -32,7 +32,7 @@ pub(crate) struct Restore {
     /// The directory of the backup.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The directory for the new store: empty, or not there yet.
+    /// The directory for the new store. It is empty, or does not exist yet.
     #[arg(long, value_name = "NEW")]
     data: PathBuf,
 }
@@ -83,8 +83,9 @@ fn as_json(restored: &Restored, begin: Option<Timestamp>, pages: Option<u64>) ->
     })
 }
 
-/// Raises the oracles' records of a store that nobody knows yet: the old one went on after the
-/// backup, and its later timestamps may have been seen. Returns where timestamps begin.
+/// Raises the oracle's record of a store that no process uses yet. The old store went on after
+/// the backup, and clients may have seen its later timestamps. Returns the timestamp above
+/// which the new store's timestamps begin.
 fn raise(store: &Path) -> anyhow::Result<Option<Timestamp>> {
     let open = || FjallStore::open(store, Options::default());
     let opened = open()?;

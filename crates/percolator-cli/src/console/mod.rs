@@ -222,7 +222,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) recorder: Option<&'a Arc<Recorder>>,
     pub(crate) place: Option<&'a Place>,
     pub(crate) index: Option<&'a Arc<WebIndex>>,
-    /// One more number of the metrics.
+    /// A further gauge for the metrics.
     pub(crate) measured: Option<&'a Measured>,
 }
 

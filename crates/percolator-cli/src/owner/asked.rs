@@ -28,7 +28,7 @@ tokio::task_local! {
     static CURRENT: Arc<Asked>;
 }
 
-/// What a process has open in a directory.
+/// The database or store that a process has open in a directory.
 #[derive(Debug, Clone)]
 pub(crate) enum Open {
     /// A database.
@@ -139,7 +139,7 @@ impl Asked {
         }
     }
 
-    /// Writes a backup of what is open here.
+    /// Writes a backup of the database or store that is open here.
     pub(crate) async fn backup(&self, to: &Path) -> percolator::Result<BackedUp> {
         let store = match &self.open {
             Open::Database(db) => return db.backup(to).await,

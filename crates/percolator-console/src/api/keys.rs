@@ -30,7 +30,7 @@ pub(crate) struct KeysDto {
     /// When each minute began, in milliseconds since 1970.
     t: Vec<u64>,
     rows: Vec<RangeDto>,
-    /// For each row its minutes: about how many events.
+    /// For each row, the estimated number of events in each minute.
     values: Vec<Vec<f64>>,
     total: f64,
     hot: Vec<HotDto>,
@@ -42,7 +42,7 @@ pub(crate) struct RangeDto {
     table: String,
     from: Key,
     to: Key,
-    /// What its keys begin with.
+    /// The bytes with which all its keys begin.
     label: Key,
     /// How many different keys were sampled.
     keys: usize,

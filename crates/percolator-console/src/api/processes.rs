@@ -1,5 +1,5 @@
-//! The processes of a cluster that live and write a status: one console shows all of them. One that
-//! was killed is gone when its liveness token has run out.
+//! Lists the live processes of a cluster that write a status, so that one console shows all of
+//! them. A killed process leaves the list when its liveness token has expired.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,7 +1,8 @@
-//! Which keys are hot: for each minute and kind of event a sample of keys, and how many there were.
+//! Finds hot keys. For each minute and kind of event, it keeps a sample of keys and the number
+//! of events.
 //!
-//! A minute keeps at most 256 keys of each kind, each event with the same chance (a reservoir). A
-//! map of the last hour is made of these samples when somebody asks.
+//! A minute keeps at most 256 keys of each kind. Each event has the same chance to be kept (a
+//! reservoir). The map of the last hour is computed from these samples at each request.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -16,9 +17,9 @@ use crate::recorder::wall_ms;
 pub(crate) const MINUTES_MAX: usize = 60;
 /// How many keys of each kind a minute keeps.
 const KEPT_MAX: usize = 256;
-/// As much of a key as is kept, in bytes.
+/// How many bytes of a key are kept.
 const KEY_BYTES_MAX: usize = 64;
-/// How many tables are told apart in a minute.
+/// The most tables that a minute distinguishes.
 const TABLES_MAX: usize = 256;
 /// How many of its hottest keys a row of a map names.
 const HOT_MAX: usize = 3;
@@ -202,8 +203,8 @@ impl Keys {
     }
 }
 
-/// Cuts keys into ranges of about the same number of events: of one table each, and as far as that
-/// can be, where the keys differ early.
+/// Cuts keys into ranges with about the same number of events. Each range lies within one
+/// table. Where possible, a cut is made between keys that differ early.
 fn cut(hot: &[Hot<'_>], rows_max: usize) -> Vec<std::ops::Range<usize>> {
     let all: f64 = hot.iter().map(|key| key.total).sum();
     let enough = if hot.len() <= rows_max { 0.0 } else { all / rows_max.max(1) as f64 };

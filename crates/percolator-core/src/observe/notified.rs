@@ -3,10 +3,11 @@
 //! A version that nobody has seen must stay: it may belong to a change that no observer has
 //! handled.
 //!
-//! The commit of an observer's run removes the notification itself where the column has no other
-//! observer and the notification lies in the row: one row operation in place of two. A prewrite
-//! never removes a notification, because the prewrite may be rolled back. A client that rolls the
-//! run forward leaves the notification, and a worker finds it stale.
+//! In one case, the commit of an observer's run also removes the notification, which saves one
+//! of two row operations. The column then has no other observer, and the notification lies in
+//! the column's own row. A prewrite never removes a notification, because the prewrite may be
+//! rolled back. A client that rolls the run forward leaves the notification, and a worker
+//! finds it stale.
 
 use bigtable::{ConditionalMutation, Limits, Selection, TimeRange, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Looking into the trace: by the timestamp of a transaction, or of a change.
+//! Looks up entries of the trace, by the timestamp of a transaction or of a change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::shared::Shared;
 use crate::trace::record::{Entry, Link, TraceRecord, decode};
 use crate::trace::rows::{ENTRIES, bucket_of, open_existing, prefix_of};
 
-/// How many buckets are kept while one question is answered.
+/// How many buckets are cached while one request is answered.
 const BUCKETS_MAX: usize = 64;
 
-/// Finds transactions and what they set off; keeps what it has read.
+/// Finds transactions and the runs that they set off. Caches the buckets that it reads.
 pub(super) struct Finder<'s> {
     shared: &'s Shared,
-    /// `None`: nothing was ever traced.
+    /// `None` if no client has ever written a trace.
     table: Option<Arc<dyn Table>>,
     buckets: BTreeMap<u64, Bucket>,
 }
@@ -34,12 +34,12 @@ impl<'s> Finder<'s> {
         Ok(Finder { shared, table, buckets: BTreeMap::new() })
     }
 
-    /// The transaction that committed then, or that began then and wrote nothing.
+    /// The transaction that committed at `ts`, or that began at `ts` and wrote nothing.
     pub(super) async fn transaction(&mut self, ts: Timestamp) -> Result<Option<&TraceRecord>> {
         Ok(self.bucket(ts).await?.transactions.get(&ts))
     }
 
-    /// The runs that handled the changes of a transaction that committed then.
+    /// The runs that handled the changes of the transaction that committed at `ts`.
     pub(super) async fn set_off_by(&mut self, ts: Timestamp) -> Result<&[Link]> {
         Ok(self.bucket(ts).await?.links.get(&ts).map_or(&[], Vec::as_slice))
     }

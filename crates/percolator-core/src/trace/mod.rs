@@ -9,25 +9,31 @@
 //! ```
 //!
 //! Each transaction is one entry, under its commit timestamp. Each change that an observer's
-//! transaction handles is one more, under the commit timestamp of that change. So both directions
-//! are looked up by a timestamp: from a write to its cause, and from a change to what it set off.
+//! transaction handles is another entry, under the commit timestamp of that change. So one
+//! lookup by timestamp leads from a write to its causes, or from a change to the transactions
+//! that it set off.
 //!
-//! Invariants: a trace is written raw, after the commit. It belongs to no transaction and takes no
-//! timestamp, so waiting for idleness, observers and collection never see it. Nothing depends on
-//! it: what does not fit into the queue, or cannot be written, is counted and left out. A caller
-//! waits for no part of it.
+//! Invariants: a trace is written raw, after the commit. It belongs to no transaction and
+//! takes no timestamp, so waiting for idleness, observers and collection never see it. Nothing
+//! depends on it: transactions that do not fit into the queue, or cannot be written, are
+//! counted and left out. No caller waits for the trace.
 //!
-//! **Expiry.** A row is kept for a day at most, and the newest 2^20 transactions are. The rows of a
-//! shard are in order of time. So a sweep, once a minute while something is written, begins where
-//! the last one ended and goes on to the first row that is young. It deletes as much as was written
-//! in the meantime, and does not go by what it has deleted before. Each client counts the
-//! transactions of all after 16,384 of its own, so there may be so many more for each. Rows of a
-//! store that nobody traces any more stay.
+//! **Expiry.** A row is kept for at most a day, and the table keeps the newest 2^20
+//! transactions. A client sweeps once a minute, as long as it writes traces. The rows of a
+//! shard are in order of time. So a sweep begins where the last one ended, and ends at the
+//! first row that is young enough. Its work is in proportion to the rows written in the
+//! meantime, and it does not pass over the deletions of earlier sweeps.
 //!
-//! **Sampling.** `1/N` decides once for each cascade, at its root: by the commit timestamp of the
-//! transaction that no observer began. An observer's transaction is traced if a transaction is that
-//! set it off. This client remembers its last decisions. Those of other clients it finds in the
-//! table; until it has, the observer's transaction is held back, for five seconds at most.
+//! Each client counts the transactions of all clients after every 16,384 of its own. So the
+//! table may exceed its bound by that many for each client. If no client traces a store any
+//! more, its rows stay.
+//!
+//! **Sampling.** `1/N` decides once for each cascade, at its root: the transaction that no
+//! observer began. The root's commit timestamp decides. An observer's transaction is traced if
+//! one of the transactions that set it off is traced.
+//!
+//! A client remembers its own last decisions, and finds those of other clients in the table.
+//! Until it finds them, it holds the observer's transaction back, for at most five seconds.
 
 pub(crate) mod queue;
 pub(crate) mod record;

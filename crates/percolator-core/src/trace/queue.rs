@@ -1,4 +1,5 @@
-//! What waits to be written: from the events of a client, encoded, bounded.
+//! Queues the entries that a client's events add to the trace, until they are written. The
+//! entries are encoded, and their number and size are bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -17,19 +18,19 @@ use crate::{Change, Incarnation, Runtime, Sampling};
 /// The most entries, and bytes of entries, that wait at a time.
 const ENTRIES_MAX: usize = 65_536;
 const BYTES_MAX: usize = 16 << 20;
-/// For how long a transaction is held back whose cause another client has committed.
+/// How long a transaction is held back at most, if another client committed its cause.
 const HELD_MAX: Duration = Duration::from_secs(5);
-/// How many of this client's decisions are remembered: the newest.
+/// How many of this client's newest decisions are remembered.
 const DECISIONS_MAX: usize = 65_536;
 
-/// The trace of a client: how much of it there is, and what waits to be written.
+/// The trace of a client: its sampling, and the entries that wait to be written.
 #[derive(Debug)]
 pub(crate) struct Trace {
     sampling: Sampling,
     inner: Mutex<Inner>,
-    /// Rung when something waits that did not before.
+    /// Rung when an entry arrives in an empty queue.
     pub(super) bell: Bell,
-    /// Held by the one who writes.
+    /// Held while rows are written. Counts the rows that were written.
     pub(super) writing: futures::lock::Mutex<u64>,
 }
 
@@ -39,7 +40,7 @@ struct Inner {
     held: VecDeque<Held>,
     bytes: usize,
     entries: usize,
-    /// Whether the transactions that committed then are traced.
+    /// Whether the transaction with this commit timestamp is traced.
     decisions: BTreeMap<Timestamp, bool>,
 }
 
@@ -52,7 +53,8 @@ pub(super) struct Queued {
     pub(super) counts: bool,
 }
 
-/// An observer's transaction of which nothing is known yet: another client has committed its cause.
+/// An observer's transaction that is not decided yet, because another client committed its
+/// cause.
 #[derive(Debug)]
 pub(super) struct Held {
     entries: Vec<Queued>,
@@ -62,10 +64,10 @@ pub(super) struct Held {
     until: Duration,
 }
 
-/// What is known of whether a transaction is traced.
+/// The decision whether a transaction is traced, as far as this client knows it.
 enum Decision {
     Known(bool),
-    /// That depends on these, which another client has committed.
+    /// The decision depends on these transactions, which other clients committed.
     Open(Vec<Timestamp>),
 }
 
@@ -91,7 +93,7 @@ impl Trace {
                 let facts = facts((runtime, client), tx, *commit_ts, spans.total);
                 self.ended(runtime.now(), &facts, tx.earlier, Some(*written))
             }
-            // It wrote nothing, so no commit was reported.
+            // The run wrote nothing, so no commit was reported.
             Event::Ran {
                 observer,
                 changes,
@@ -178,7 +180,7 @@ impl Trace {
         self.bell.ring();
     }
 
-    /// Takes what is to be written now.
+    /// Takes the entries that can be written now.
     pub(super) fn take_ready(&self) -> Vec<Queued> {
         let mut inner = locked(&self.inner);
         let ready = std::mem::take(&mut inner.ready);
@@ -186,17 +188,17 @@ impl Trace {
         ready
     }
 
-    /// Takes what is held back until its causes are found in the table.
+    /// Takes the transactions that are held back until their causes are found in the table.
     pub(super) fn take_held(&self) -> VecDeque<Held> {
         std::mem::take(&mut locked(&self.inner).held)
     }
 
-    /// Says what became of a transaction that was held back: whether one of its causes is traced,
-    /// or is not found. Returns `false` if it is held back for longer.
+    /// Decides on a transaction that was held back. `is_traced` is true if the table has one
+    /// of its causes. Returns `false` if the transaction stays held back.
     pub(super) fn settle(&self, held: Held, is_traced: bool, runtime: &dyn Runtime) -> bool {
         let mut inner = locked(&self.inner);
         let Inner { decisions, .. } = &*inner;
-        // Meanwhile this client may have decided of a cause that was held back itself.
+        // Meanwhile this client may have decided on a cause that it had held back, too.
         let kept = is_traced || held.causes.iter().any(|c| decisions.get(c) == Some(&true));
         if kept {
             inner.decided(held.commit_ts, true);
@@ -211,7 +213,7 @@ impl Trace {
         true
     }
 
-    /// Whether anything waits.
+    /// Whether no entry waits.
     pub(super) fn is_empty(&self) -> bool {
         locked(&self.inner).entries == 0
     }

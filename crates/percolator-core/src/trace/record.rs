@@ -1,4 +1,5 @@
-//! The entries of the trace: transactions, and the changes that set them off.
+//! Encodes and decodes the entries of the trace: transactions, and the changes that set them
+//! off.
 
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use crate::records::codec::{Reader, put_bytes16};
 use crate::watch::CellRef;
 use crate::{CellName, Change, Column, Incarnation};
 
-/// How many cells, and how many causes, an entry names; of all it has the number.
+/// The most cells, and the most causes, that an entry names. It has the number of all.
 pub(super) const NAMED_MAX: usize = 32;
-/// After so many bytes of names no more are written.
+/// Once a list in an entry has this many bytes, no more names are added to it.
 const NAMES_BYTES_MAX: usize = 8 << 10;
-/// As much of a transaction's name as is kept, in bytes.
+/// How many bytes of a transaction's name are kept.
 const NAME_BYTES_MAX: usize = 256;
 
 const TRANSACTION: u8 = 1;
@@ -25,8 +26,8 @@ const LINK: u8 = 2;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceRecord {
-    /// The name that [`Client::named`](crate::Client::named) gave it; of an observer's run, the
-    /// observer.
+    /// The name that [`Client::named`](crate::Client::named) gave it. For an observer's run,
+    /// the name of the observer.
     pub name: Option<String>,
     /// Its start timestamp.
     pub start_ts: Timestamp,
@@ -36,11 +37,11 @@ pub struct TraceRecord {
     pub client: Incarnation,
     /// When it committed, in milliseconds since 1970 by that client's clock.
     pub wall_ms: u64,
-    /// From its begin until its commit point.
+    /// The time from its begin until its commit point.
     pub took: Duration,
-    /// The changes that it handled, if it was an observer's: the first 32.
+    /// The changes that it handled, if an observer began it: the first 32.
     pub causes: Vec<TraceCause>,
-    /// How many there were.
+    /// How many changes it handled.
     pub causes_total: usize,
     /// The cells that it wrote, and then those that it notified: the first 32.
     pub cells: Vec<CellName>,
@@ -57,7 +58,7 @@ pub struct TraceRecord {
 pub struct TraceCause {
     /// The cell that changed.
     pub cell: CellName,
-    /// When: the commit timestamp of the transaction that changed it.
+    /// The commit timestamp of the transaction that changed it.
     pub commit_ts: Timestamp,
 }
 
@@ -79,7 +80,7 @@ pub(super) enum Entry {
     Link(Link),
 }
 
-/// What there is to say of a transaction when it ends.
+/// The facts about a transaction when it ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     pub(super) name: Option<&'a str>,
@@ -97,7 +98,8 @@ fn put_cell(out: &mut BytesMut, cell: CellRef<'_>) {
     put_bytes16(out, cell.column.as_bytes());
 }
 
-/// Puts as many items as there is room for, and before them how many there are of all and here.
+/// Writes as many items as there is room for. Before them, writes the number of all items and
+/// the number of written ones. Returns the number of all.
 fn put_some<T>(
     out: &mut BytesMut,
     items: impl Iterator<Item = T>,
@@ -159,15 +161,15 @@ fn begin(out: &mut BytesMut, kind: u8) {
     out.put_u32(0);
 }
 
-/// Notes the length of what follows the entry's head, so that a program that does not know its kind
-/// can go past it.
+/// Writes the length of the entry's body into its head. So a program that does not know the
+/// kind can skip the entry.
 fn end(mut out: BytesMut) -> Bytes {
     let len = u32::try_from(out.len() - 5).unwrap_or(u32::MAX);
     out[1..5].copy_from_slice(&len.to_be_bytes());
     out.freeze()
 }
 
-/// As much of a name as is kept.
+/// The part of a name that is kept.
 fn start_of(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
@@ -176,8 +178,8 @@ fn start_of(name: &str) -> &str {
     &name[..end]
 }
 
-/// Decodes the entries of a row. What is damaged, or of a kind that this program does not know, is
-/// left out.
+/// Decodes the entries of a row. Leaves out entries that are damaged, or of a kind that this
+/// program does not know.
 pub(super) fn decode(entries: &Bytes) -> Vec<Entry> {
     let (mut reader, mut found) = (Reader::new(entries), Vec::new());
     while let Some((kind, body)) = reader.u8().and_then(|kind| Some((kind, reader.bytes32()?))) {

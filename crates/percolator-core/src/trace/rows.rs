@@ -1,4 +1,4 @@
-//! The rows of the trace's table: their keys, and the table itself.
+//! Defines the table of the trace and the keys of its rows.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ pub(super) const ENTRIES: &str = "trace";
 pub(super) const TIME: &str = "time";
 /// How many timestamps share a bucket, as a power of two.
 const BUCKET_BITS: u32 = 10;
-/// Over how many ranges of rows the buckets are spread, so that no tablet gets all that is written.
+/// The number of key ranges over which the buckets are spread, so that no tablet gets all
+/// writes.
 pub(super) const SHARDS: u8 = 16;
 
 /// The bucket of a timestamp.
@@ -26,7 +27,7 @@ pub(super) fn prefix_of(bucket: u64) -> Vec<u8> {
     key
 }
 
-/// The row of a bucket that a client writes as its so many-th.
+/// The key of a client's row in a bucket. `number` counts the rows of the client.
 pub(super) fn row_of(bucket: u64, client: Incarnation, number: u64) -> RowKey {
     let mut key = prefix_of(bucket);
     key.extend(client.0.to_be_bytes());
@@ -46,7 +47,7 @@ pub(super) async fn open(store: &dyn Store) -> bigtable::Result<Arc<dyn Table>> 
     store.open_table(TABLE, &TableSchema { groups }).await
 }
 
-/// Opens the table if it is there: reading creates nothing.
+/// Opens the table if it exists, because reading must not create it.
 pub(super) async fn open_existing(store: &dyn Store) -> bigtable::Result<Option<Arc<dyn Table>>> {
     let is_there = store.table_names().await?.iter().any(|name| name == TABLE);
     Ok(if is_there { Some(open(store).await?) } else { None })

@@ -1,4 +1,4 @@
-//! How much of what a client does its trace keeps.
+//! Defines which of a client's transactions its trace keeps.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use bigtable::Timestamp;
 
-/// Whether a client keeps a trace of its transactions: of none, of one cascade in so many, of all.
+/// Selects the transactions that a client traces: none, those of one cascade in N, or all.
 ///
-/// A cascade is a transaction that no observer began, and all that its changes set off. It is kept
-/// as a whole or not at all. Written as `off`, `1/16`, `all`.
+/// A cascade consists of a transaction that no observer began, and of all transactions that
+/// its changes set off. It is kept as a whole or not at all. The text forms are `off`, `1/16`
+/// and `all`.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -25,7 +26,7 @@ pub enum Sampling {
     /// No trace. The default.
     #[default]
     Off,
-    /// One cascade in so many.
+    /// One cascade in N.
     OneOf(NonZeroU32),
     /// Every transaction.
     All,
@@ -37,7 +38,7 @@ impl Sampling {
         self != Sampling::Off
     }
 
-    /// One cascade in how many is kept.
+    /// The N, if one cascade in N is kept.
     pub(crate) fn one_of(self) -> u64 {
         match self {
             Sampling::OneOf(n) => n.get().into(),
@@ -45,8 +46,8 @@ impl Sampling {
         }
     }
 
-    /// Whether the cascade of a root that committed then is kept. All clients that sample alike
-    /// decide alike.
+    /// Whether the cascade whose root committed at `root` is kept. All clients with the same
+    /// setting decide alike.
     pub(crate) fn keeps(self, root: Timestamp) -> bool {
         // Timestamps of one client may all be even: the multiplier mixes their bits.
         let mixed = root.as_u64().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

@@ -1,5 +1,5 @@
-//! Why a cell is as it is: the way from a write up to the transaction that no observer began, and
-//! down to all that the write has set off.
+//! Explains why a cell is as it is. The explanation leads up from a write to the transaction
+//! that no observer began. It leads down to everything that the write has set off.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::trace::find::Finder;
 use crate::trace::record::{TraceCause, TraceRecord};
 use crate::{CellName, CellState, Column, Error, LockFate, Result, Table};
 
-/// The most transactions of an answer, and of them the most that lead to the write.
+/// The most transactions of an answer, and the most of these that lead to the write.
 const NODES_MAX: usize = 500;
 const CAUSES_MAX: usize = 200;
 /// The most steps from the write.
 const DEPTH_MAX: usize = 32;
 
-/// Why a cell is as it is at a timestamp, as far as the trace says.
+/// Why a cell is as it is at a timestamp, as far as the trace shows.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -80,7 +80,7 @@ pub struct WhyWrite {
 pub enum Side {
     /// It led to the write.
     Cause,
-    /// It is the write's own.
+    /// It made the write.
     Own,
     /// The write has set it off.
     Effect,
@@ -109,10 +109,10 @@ pub struct WhyNode {
     pub side: Side,
     /// How many steps it is away from the write.
     pub depth: usize,
-    /// What the trace has of it; `None` where nothing is recorded.
+    /// The trace's record of it. `None` if the trace has none.
     pub record: Option<TraceRecord>,
-    /// From the commit of the first of its causes in this answer until it began, by the clocks of
-    /// the clients that committed them.
+    /// The time from the earliest commit among its causes in this answer until it began. Both
+    /// moments are by the clocks of the clients that committed.
     pub delay: Option<Duration>,
 }
 
@@ -130,7 +130,8 @@ pub struct WhyEdge {
     pub cell: CellName,
 }
 
-/// Finds out why a cell is as it is. `None` if it was not written at or before that timestamp.
+/// Finds out why a cell is as it is. Returns `None` if the cell was not written at or before
+/// that timestamp.
 pub(crate) async fn why(
     shared: &Shared,
     table: &Table,
@@ -185,11 +186,11 @@ fn written(state: &CellState, at: Timestamp) -> Option<WhyWrite> {
     of.max_by_key(|write| write.commit_ts)
 }
 
-/// A walk through the trace, in breadth.
+/// A breadth-first walk through the trace.
 struct Walk<'s> {
     shared: &'s Shared,
     finder: Finder<'s>,
-    /// Acknowledgements below it may be collected.
+    /// Acknowledgements below this timestamp may be collected.
     floor: Timestamp,
     nodes: BTreeMap<Timestamp, WhyNode>,
     edges: BTreeSet<WhyEdge>,
@@ -227,7 +228,7 @@ impl<'s> Walk<'s> {
         Ok(true)
     }
 
-    /// Adds the write's own transaction, its causes, and theirs.
+    /// Adds the transaction that made the write, its causes, and all causes of these.
     async fn up(&mut self, own: Timestamp) -> Result<()> {
         self.add(own, (Side::Own, 0), NODES_MAX).await?;
         let mut left = VecDeque::from([(own, 0)]);
@@ -244,7 +245,7 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    /// Adds what the changes of a transaction have set off, and what that has.
+    /// Adds the runs that the transaction has set off, and all runs that these have set off.
     async fn down(&mut self, own: Timestamp) -> Result<()> {
         let mut left = VecDeque::from([(own, 0)]);
         while let Some((from, depth)) = left.pop_front() {
@@ -261,8 +262,9 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    /// The runs that have handled changes of a transaction together with later ones: those are what
-    /// the runs name. Of each strong observer it is the first that has acknowledged the cell since.
+    /// Finds the runs that handled a transaction's changes together with later changes of the
+    /// same cells. Such a run names the later changes as its causes. For each strong observer,
+    /// it is the first run that has acknowledged the cell since.
     async fn handled_later(
         &self,
         from: Timestamp,
@@ -282,7 +284,7 @@ impl<'s> Walk<'s> {
             let row = cell.row.clone();
             let history = cell_history(self.shared, &table, row, &cell.column).await?;
             let mut first = BTreeMap::<&str, Timestamp>::new();
-            // Newest first: what stays is the oldest.
+            // The history is newest first, so the last one added, which stays, is the oldest.
             for moment in &history {
                 let since = moment.acks.iter().filter(|(_, start_ts)| *start_ts > from);
                 first.extend(since.map(|(observer, _)| (observer.as_str(), moment.timestamp)));
@@ -300,7 +302,7 @@ impl<'s> Walk<'s> {
 }
 
 impl Why {
-    /// Computes how long each transaction has waited for its begin.
+    /// Computes how long each transaction waited before it began.
     fn measure(&mut self) {
         let of = |node: &WhyNode| Some((node.ts, node.record.as_ref()?.wall_ms));
         let ended: BTreeMap<Timestamp, u64> = self.nodes.iter().filter_map(of).collect();

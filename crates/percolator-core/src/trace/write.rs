@@ -1,4 +1,4 @@
-//! Writing the trace: a task of the client's runtime that gathers what waits into rows.
+//! Writes the trace: a task of the client's runtime gathers waiting entries into rows.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use crate::trace::queue::{Queued, Trace};
 use crate::trace::rows::{ENTRIES, TIME, open, row_of};
 use crate::trace::sweep::{Sweeper, time_of};
 
-/// How long entries are gathered until they are written.
+/// How long entries are gathered before they are written.
 const GATHERED_FOR: Duration = Duration::from_millis(500);
 /// The most bytes of one row.
 const ROW_BYTES_MAX: usize = 64 << 10;
@@ -33,7 +33,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
         let mut sweeper = Sweeper::new(&*runtime);
         loop {
             let rung = trace.bell.rung();
-            // A client that does nothing wakes nobody.
+            // An idle client causes no wake-ups.
             if trace.is_empty() && shared.strong_count() > 0 {
                 trace.bell.after(rung).await;
             }
@@ -50,16 +50,18 @@ pub(crate) fn start(shared: &Arc<Shared>) {
     }));
 }
 
-/// Writes what waits, and waits for what is being written: a client is about to end.
+/// Writes the waiting entries when a client is about to end. Also waits for a write in
+/// progress.
 pub(crate) async fn flush(shared: &Shared) {
     let Some(trace) = shared.trace() else { return };
     select(pin!(write(shared, trace)), shared.runtime().sleep(FLUSHED_WITHIN)).await;
-    // So that the task ends.
+    // Wake the task, so that it ends.
     trace.wake();
 }
 
-/// Writes what waits. What cannot be written is counted and left out: another try would only meet
-/// more that waits. Returns how many transactions were written.
+/// Writes the waiting entries, and returns how many transactions were written. Rows that
+/// cannot be written are counted and left out, because more entries would be waiting at the
+/// next try.
 async fn write(shared: &Shared, trace: &Trace) -> u64 {
     let mut number = trace.writing.lock().await;
     if let Err(error) = decide_held(shared, trace).await {
@@ -87,7 +89,7 @@ async fn write(shared: &Shared, trace: &Trace) -> u64 {
     transactions
 }
 
-/// A row that is gathered.
+/// A row that is being gathered.
 #[derive(Debug, Default)]
 struct Gathered {
     bytes: BytesMut,
@@ -124,7 +126,7 @@ async fn write_row(
     table.mutate_row(row.sync(Syncing::MayBeLost)).await
 }
 
-/// Looks in the table for the causes of what is held back.
+/// Looks in the table for the causes of the transactions that are held back.
 async fn decide_held(shared: &Shared, trace: &Trace) -> Result<()> {
     let mut held = trace.take_held();
     if held.is_empty() {

@@ -311,7 +311,8 @@ fn tombs_and_the_leftovers_of_crashed_transactions_go() {
     });
 }
 
-/// Whoever asks how collection stands changes nothing: a console asks every second.
+/// A request for the state of collection writes nothing, because a console sends one every
+/// second.
 #[test]
 fn the_state_of_collection_is_looked_at_without_a_write() {
     run(async |world| {

@@ -1,4 +1,4 @@
-//! The stored trace: what is in it, what it costs others, and how it ends.
+//! Tests the stored trace: its contents, its effect on other work, and its expiry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn system_schema() -> TableSchema {
     TableSchema { groups: vec![LocalityGroup::on_disk("system", Layout::Versions)] }
 }
 
-/// Everything in a store but the trace, as text.
+/// Returns everything in a store but the trace, as text.
 async fn dump(store: &dyn Store) -> String {
     let mut text = String::new();
     for name in store.table_names().await.unwrap() {
@@ -140,7 +140,7 @@ fn changes_that_one_run_handles_together_all_lead_to_it() {
         let workers = client.observe(cascade(), one_thread()).await.unwrap();
         client.wait_idle(None).await.unwrap();
         workers.stop().await;
-        // Those of the next run lead to it alone.
+        // The change of the next run leads to that run alone.
         let third = set(&client, &table, &[("r", "3")]).await;
         let workers = client.observe(cascade(), one_thread()).await.unwrap();
         client.wait_idle(None).await.unwrap();
@@ -181,7 +181,7 @@ fn what_is_not_in_the_trace_is_not_recorded_and_below_the_safe_point_nothing_is_
     });
 }
 
-/// One of four cascades is kept, each of them whole, whoever runs the observers.
+/// Of four cascades, one is kept as a whole, whichever client runs the observers.
 #[test]
 fn sampling_keeps_cascades_whole_in_one_client_and_in_several() {
     for apart in [false, true] {
@@ -248,7 +248,7 @@ fn a_trace_changes_no_history() {
     assert!(without == with, "the stores differ");
 }
 
-/// A trace takes no timestamp, is not waited for, and is no garbage.
+/// A trace takes no timestamp, delays no wait for idleness, and is never collected.
 #[test]
 fn nothing_else_sees_a_trace() {
     run(async |world| {

@@ -44,12 +44,14 @@ const CHECKS_AT_ONCE: usize = 64;
 /// it would be at least a third.
 const REQUESTS: f64 = 0.25;
 
-/// Reads and lock requests that wait for others, against a table server over loopback: requests,
-/// latency, conflicts and throughput at delays of 0, 1, 10 and 100 ms.
+/// Reads and lock requests that wait up to 100 ms for others, against a table server over
+/// loopback.
 ///
-/// The server is a process of its own, the oracle is in this one. The arms take turns in blocks of
-/// half a second, in an order drawn from the seed. At the end every cell is read: exit status 3
-/// unless they hold as many commits together as there were.
+/// The benchmark measures requests, latency, conflicts and throughput at delays of 0, 1, 10
+/// and 100 ms. The server is a process of its own, and the oracle is in this one. The arms
+/// take turns in blocks of half a second, in an order drawn from the seed. At the end every
+/// cell is read. The exit status is 3 unless all cells together hold as many commits as there
+/// were.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench micro batching --quick --out results

@@ -67,9 +67,9 @@ const DELAYS: [Row; 3] = [
 /// Timestamps from an oracle process over loopback: one caller, many callers, and delays at half
 /// load.
 ///
-/// The arms take turns in blocks of half a second at most, in an order drawn from the seed; a
-/// figure is the median over the rounds. Exit status 3 when a timestamp was handed out twice or
-/// went back, or when callers came late in most rounds.
+/// The arms take turns in blocks of at most half a second, in an order drawn from the seed. A
+/// figure is the median over the rounds. The exit status is 3 if a timestamp was issued twice
+/// or went back, or if callers were late in most rounds.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench micro oracle --callers 2000 --json")]

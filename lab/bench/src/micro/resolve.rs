@@ -65,11 +65,13 @@ const ROWS: [Row; 7] = [
     .at_most(1.0),
 ];
 
-/// Locks of dead clients: what they cost whoever meets them, and how long they hold readers up.
+/// Locks of dead clients: their cost for a client that finds them, and how long they delay
+/// readers.
 ///
-/// On the embedded store, compared with a commit on one cell. The arms take turns in blocks of half
-/// a second, in an order drawn from the seed. Exit status 3 when anything is read but what was
-/// committed, or when a client that lives was rolled back before its locks were too old.
+/// The benchmark runs on the embedded store, and compares with a commit on one cell. The arms
+/// take turns in blocks of half a second, in an order drawn from the seed. The exit status is
+/// 3 if a reader got anything but a committed value. It is also 3 if a live client was rolled
+/// back before its locks were too old.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench micro resolve --quick --out results

@@ -88,10 +88,10 @@ const ROWS: [Row; 10] = [
 /// Transactions against a table server over loopback, compared with the bare requests that they
 /// make.
 ///
-/// The server is a process of its own, the oracle is in this one. Each arm has one caller, and
-/// again many. The arms take turns in blocks of half a second at most, in an order drawn from the
-/// seed; a figure is the median over the rounds. At the end every cell is read: exit status 3
-/// unless each holds the number of transactions that wrote it.
+/// The server is a process of its own, and the oracle is in this one. Each arm runs with one
+/// caller, and again with many. The arms take turns in blocks of at most half a second, in an
+/// order drawn from the seed. A figure is the median over the rounds. At the end every cell is
+/// read. The exit status is 3 unless each cell holds the number of transactions that wrote it.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench micro rpc --callers 16 --json")]

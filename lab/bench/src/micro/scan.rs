@@ -86,11 +86,14 @@ const ROWS: [Row; 8] = [
 
 /// Scans of a snapshot against the store's own, and of notifications among clean cells.
 ///
-/// Cells with one version and with ten that nothing collects. Then a thousand dirty cells that
-/// workers find by scanning alone, among few clean cells and among many: at first, after the store
-/// was opened again, and after many notifications were processed. The arms take turns in blocks of
-/// half a second at most, in an order drawn from the seed. Everything that a scan returns is looked
-/// at, and every notification must be processed exactly once: exit status 3 otherwise.
+/// The scanned cells have one version, or ten versions that nothing collects. Then workers
+/// find a thousand dirty cells by scanning alone, among few clean cells and among many. They
+/// do so at first, after the store was opened again, and after many notifications were
+/// processed.
+///
+/// The arms take turns in blocks of at most half a second, in an order drawn from the seed.
+/// Every result of a scan is checked, and every notification must be processed exactly once.
+/// The exit status is 3 otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench micro scan --quick --out results

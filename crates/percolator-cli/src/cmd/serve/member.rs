@@ -1,7 +1,7 @@
-//! A server as a process of its cluster: its status row, and its console.
+//! Makes a server a member of its cluster, with a status row and a console.
 //!
-//! A server needs no client for its task. As a member of a cluster it has one, so that the list of
-//! processes has a row of it, which is gone with its liveness token.
+//! A server needs no client for its own task. A member has a client, which writes the server's
+//! row in the list of processes. The row disappears when the client's liveness token ends.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -23,22 +23,22 @@ use crate::store::Place;
 
 /// How soon a server that cannot join its cluster tries again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// How long a server waits at its end for its client.
+/// The longest time that an ending server waits until its client is closed.
 const LEAVING_MAX: Duration = Duration::from_secs(1);
 
 /// Which cluster a server belongs to.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct MemberArgs {
-    /// The settings of the cluster that the server belongs to. With them the cluster's list of
-    /// processes has it, and --console and --metrics work.
+    /// The settings of the cluster that the server belongs to. With them, the server is in the
+    /// cluster's list of processes, and --console and --metrics work.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     console: ConsoleArgs,
 }
 
-/// A server's place in its cluster, from which it can be taken at any time.
+/// A server's membership in its cluster, which can end at any time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Membership(Arc<Mutex<Option<Member>>>);
 
@@ -72,7 +72,8 @@ impl MemberArgs {
 }
 
 impl Membership {
-    /// Joins the cluster in a role, over its store, and shows it where that was asked for.
+    /// Joins the cluster in a role, over its store, and opens the consoles that the flags ask
+    /// for.
     pub(super) async fn join(
         &self,
         args: &MemberArgs,
@@ -91,7 +92,7 @@ impl Membership {
                 Err(error @ percolator::Error::Invalid { .. }) => {
                     return Err(error).context("joining the cluster");
                 }
-                // The server serves meanwhile: its store may come later than it.
+                // The server serves meanwhile, because its store may be started after it.
                 Err(error) => {
                     tracing::warn!(target: "percolator::cluster", event = "not_joined", %error);
                     tokio::time::sleep(AGAIN_AFTER).await;
@@ -116,7 +117,7 @@ impl Membership {
         let member = locked(&self.0).take();
         if let Some(Member { db, _consoles }) = member {
             drop(_consoles);
-            // What is not done in time, the end of the token does.
+            // If the client is not closed in time, others clean up once its token has expired.
             let _ = db.close_within(LEAVING_MAX).await;
         }
     }
