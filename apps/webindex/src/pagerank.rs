@@ -10,8 +10,9 @@
 //! Invariants:
 //!
 //! * The ranks are not negative and add up to 1, except for rounding.
-//! * The result depends only on the set of links, to the last bit, and not on their order.
-//!   Every sum is taken in the order of page numbers. A link given twice counts twice.
+//! * Every sum is taken in the order of page numbers. So the order of the links does not
+//!   change the result by a single bit. How often a link is given does: a link given twice
+//!   counts twice.
 //!
 //! Memory: 8 bytes for each link and 24 for each page, in addition to the caller's list.
 

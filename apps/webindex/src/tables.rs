@@ -25,11 +25,12 @@
 //! that its pages stand for ([`ClusterId`]). Its members are sorted in the order in which they
 //! are preferred. So the first row is the page to show, however many others there are.
 //!
-//! A link's **home** is the row whose holder is its target. If another page is shown for the
-//! target, the link is also **placed** at the target's cluster. That row has the cluster as
-//! its holder, and the same bucket and target. So the in-links of a shown page are two prefix
-//! scans, its own and its cluster's. An election moves the links of two pages, not those of
-//! all members.
+//! The key of a row of `inlinks` begins with the row's **holder**: the URL of a page, or the
+//! name of a cluster. A link's **home** is the row whose holder is the link's own target. If
+//! another page is shown for the target, the link is also **placed** at the target's cluster.
+//! That row has the cluster as its holder, and the same bucket and target. So the in-links of
+//! a shown page are two prefix scans, its own and its cluster's. An election moves the links
+//! of two pages, not those of all members.
 //!
 //! The bucket is computed from the source. It spreads a page with very many in-links over
 //! [`BUCKETS`] rows, so that no row is hot and no transaction is large.

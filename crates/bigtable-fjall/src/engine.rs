@@ -1,7 +1,8 @@
 //! Holds the state of an open store, which its tables and its committer share, and takes its
 //! locks.
 //!
-//! The files of the rooms have functions over this state.
+//! The functions that use this state are in the folders beside this file: `commit`, `read`,
+//! `layout`, `opening`, `failure`, `upkeep` and `backup`.
 
 use std::cell::Cell;
 use std::io;

@@ -7,9 +7,14 @@
 //!   to delete.
 //!
 //! HBase gives all parts of one request the same sequence number, and among equal numbers a
-//! deletion hides a cell. So some effects must name each deleted version, which the caller reads
-//! first. One kind sets a version that it also deletes. The other deletes a range that does not
-//! begin at zero.
+//! deletion hides a cell. So in two cases an effect must name each deleted version, and the
+//! caller first reads the row to find them:
+//!
+//! * An effect sets a version within a range that it also deletes. The deletion would hide the
+//!   version.
+//! * An effect deletes a range of several versions that does not begin at zero. HBase's
+//!   markers delete one version, or all versions up to one. A range of several versions beside
+//!   another range of its column counts as this case, too.
 
 use std::collections::BTreeMap;
 

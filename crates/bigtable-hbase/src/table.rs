@@ -1,9 +1,10 @@
 //! Implements a table: reads, scans and changes of rows, as requests to their regions.
 //!
-//! One `Get` reads a row as of one moment, in all families. It has one bound on versions for
-//! all of them, so a read takes two. The first reads the in-memory families, whose cells may
-//! therefore be of an earlier moment than the rest. The second reads the other families. HBase
-//! may return cells beyond the selection, which the client drops.
+//! One `Get` reads a row as of one moment, in all families. It has a single bound on the
+//! number of versions, for all of its families. In-memory families usually need another bound
+//! than the rest, so a read takes two. The first `Get` reads the in-memory families, whose
+//! cells may therefore be of an earlier moment than the rest. The second reads the other
+//! families. HBase may return cells beyond the selection, which the client drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -41,7 +41,9 @@ pub trait Store: Send + Sync + Debug {
     /// The errors of any read.
     async fn table_names(&self) -> Result<Vec<String>>;
 
-    /// The floor: requests whose `above` is below it are refused. It starts at zero.
+    /// The floor: garbage collection may have removed versions that a reader below this
+    /// timestamp needs. So the store refuses every request whose `above` is below the floor,
+    /// with [`TooOld`](crate::Error::TooOld). The floor starts at zero.
     fn floor(&self) -> Timestamp;
 
     /// Raises the floor durably. Returns once no request below the new floor can be accepted

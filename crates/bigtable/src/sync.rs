@@ -1,4 +1,5 @@
-//! Locks mutexes, for the crates of this project.
+//! Locks mutexes, even after a panic of a holder. The crates of this project share this
+//! function, so that one panic does not make every later caller panic as well.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Backups of a database in a directory, and databases made of them.
+//! Makes backups of a database in a directory, and new databases from backups.
 
 use std::path::Path;
 
@@ -12,16 +12,18 @@ use crate::Percolator;
 use crate::embedded::close;
 use crate::tokio_runtime::TokioRuntime;
 
-/// By how much the timestamps of a restored database begin above those of its backup. The database
-/// went on after the backup was made, and others may have seen its timestamps.
+/// The distance from the timestamps of a backup to those of the restored database. The old
+/// database went on after the backup, and clients may have seen its later timestamps.
 const ABOVE: u64 = 1 << 40;
 
 impl Percolator {
-    /// Writes a backup of the database, as it is at one moment, while transactions go on. The
-    /// backup has every commit that was acknowledged before this call. The directory `to` is
-    /// empty, or does not exist, or holds an earlier backup of the same database. In the last
-    /// case only new contents are written, and the directory holds the new backup afterwards.
-    /// Needs the feature `embedded`.
+    /// Writes a backup of the database as it is at one moment. Transactions go on meanwhile.
+    /// The backup has every commit that was acknowledged before this call. Needs the feature
+    /// `embedded`.
+    ///
+    /// The directory `to` is empty, does not exist, or holds an earlier backup of the same
+    /// database. In the last case only new contents are written, and the new backup replaces
+    /// the earlier one.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -43,12 +45,12 @@ impl Percolator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] of a database that [`open`](Percolator::open) did not open;
-    /// [`Error::Store`] if a file is damaged, if `to` holds something else or cannot be written. An
-    /// earlier backup that was there is then there still.
+    /// [`Error::Invalid`] if [`open`](Percolator::open) did not open this database.
+    /// [`Error::Store`] if a file is damaged, if `to` holds something else, or if `to` cannot
+    /// be written. An earlier backup in `to` stays.
     ///
     /// # Cancellation
-    /// The backup goes on.
+    /// The backup goes on in the background.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<BackedUp> {
         let Some(store) = self.shared.store.clone() else {
             let what = "a backup of a database that was not opened in a directory: make it where its \
@@ -59,19 +61,19 @@ impl Percolator {
         blocking("making the backup", move || store.backup(to)).await
     }
 
-    /// Makes a database of a backup, in a directory that is empty or does not exist. All of the
-    /// backup is compared with its checksums before the directory is there.
+    /// Makes a database from a backup, in a directory that is empty or does not exist. All of
+    /// the backup is compared with its checksums before the directory exists.
     ///
-    /// The new database has another [id](Store::id) than the one that was backed up, and its
-    /// timestamps begin 2^40 above those that the backup knew: nothing that was seen of the old
-    /// database is taken for something of the new one. Needs the feature `embedded`.
+    /// The new database has a new [id](Store::id), and its timestamps begin 2^40 above those
+    /// of the backup. So no client takes a timestamp of the old database for one of the new.
+    /// Needs the feature `embedded`.
     ///
     /// See [`backup`](Percolator::backup) for an example.
     ///
     /// # Errors
-    /// [`Error::Store`] if the backup is damaged or not whole, or `to` is not empty or cannot be
-    /// written; [`Error::Invalid`] if the backup holds no database, but a table server's tables,
-    /// say, which the command `percolator restore` restores.
+    /// [`Error::Store`] if the backup is damaged or not whole, or if `to` is not empty or
+    /// cannot be written. [`Error::Invalid`] if the backup holds no database, but for example
+    /// the tables of a table server. The command `percolator restore` restores those.
     pub async fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restored> {
         let (from, to) = (from.as_ref().to_owned(), to.as_ref().to_owned());
         let (restoring, store) = blocking("restoring the backup", move || {

@@ -57,8 +57,8 @@ const WRITTEN_BEFORE: u64 = 5;
 /// figures. Several threads work on a document, so its figures vary by some percent. Each arm
 /// is a process that does nothing else, once with N operations and once with twice as many.
 ///
-/// If a cell is not as it was written, or a document is not where it belongs, the figures are
-/// void, and the exit status is 3.
+/// If a cell is not as it was written, or a document is misplaced, the figures are void and
+/// the exit status is 3.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench profile --quick --out results

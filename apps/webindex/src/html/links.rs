@@ -1,8 +1,9 @@
 //! Collects links while a page is read, and resolves their targets at its end.
 //!
 //! `<base href>` may come after a link that it applies to, so links are kept as written and
-//! resolved at the end. Each spelling is kept once. So a page that links to one target a
-//! thousand times, or to a thousand places on one page, costs the parsing of one URL.
+//! resolved at the end. Links whose `href` is the same, apart from the fragment after `#`, are
+//! kept as one entry. So a page that links to one target a thousand times, or to a thousand
+//! places on one page, costs the parsing of one URL.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! Attaches the in-links of a duplicate to its cluster, where the shown page finds them (paper
 //! section 1: "even if a page has duplicates, links are attributed to the canonical").
 //!
-//! Two observers notify home rows that may have something to forward. `attach` does so when
-//! the page's cluster has changed, or when it has changed whether the page is shown. The
-//! exporter does so when a link to a duplicate has changed. Most pages are not duplicates, and
-//! for them nothing is done here.
+//! Two observers notify home rows that may have something to forward. `attach` notifies all
+//! home rows of a page if the page's cluster has changed, or if it has begun or ceased to be
+//! shown. The exporter notifies all home rows of a duplicate if a link to it has changed. Most
+//! pages are not duplicates, and for them nothing is done here.
 //!
 //! No link is missed in between. A link committed at c notifies the exporter at c, whose run
 //! begins after c. Either that run sees that the target is a duplicate, or the target becomes

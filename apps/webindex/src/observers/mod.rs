@@ -18,8 +18,10 @@
 //! * **Runs that could overlap write a cell in common, even if its value stays the same.** The
 //!   later one conflicts and reads again. Elections follow this rule (the cluster's row), and
 //!   so does everything that places a page in a cluster (`doc:member`).
-//! * **A run that changed anything notifies what it changed.** So a later run follows the last
-//!   change, sees everything, and finds nothing to change. `forward` follows this rule.
+//! * **A run that changed anything notifies what it changed.** The notification starts another
+//!   run, which reads everything that earlier runs wrote. If that run changes anything, it
+//!   notifies again. The chain ends with a run that finds nothing to change. `forward` follows
+//!   this rule.
 
 mod elect;
 mod export;

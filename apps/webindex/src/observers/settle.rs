@@ -11,10 +11,11 @@
 //! runs after c. Spread finds every page that was recorded under the target before that run. A
 //! page recorded later settles later still, and reads the new cluster.
 //!
-//! Pages that redirect in a circle could pass on forever a cluster that none of them has any
-//! more. The page that closes a circle sees all of it when it settles, because its own target
-//! was the last to be recorded. It gives all pages of the circle one cluster in one
-//! transaction, named after the first address.
+//! Pages that redirect in a circle need a rule of their own. Each would take its cluster from
+//! the next, and an outdated cluster could go round forever. When the last redirect of a
+//! circle is recorded, its page settles. All other redirects are recorded by then, so this
+//! page finds the whole circle. It gives all pages of the circle one cluster in one
+//! transaction, named after the address that sorts first.
 //!
 //! A page that redirects, or declares another page, has no text of its own in a cluster. The few
 //! words of such pages are equal on whole sites, and would join all their targets.

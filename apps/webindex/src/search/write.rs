@@ -6,8 +6,10 @@
 //! is delivered late must not count as new.
 //!
 //! So the writer remembers the numbers that it has **confirmed** in this way. Every commit
-//! carries the highest of them, the **floor**. A process that opens the index later does not
-//! know which pages were confirmed, so it refuses batches up to the floor.
+//! carries the highest of them, the **floor**. A process that opens the index later knows only
+//! the floor, and not the pages to which the confirmed numbers belong. So it refuses every
+//! batch with a number up to the floor. The caller must make such a batch again from the
+//! present state.
 //!
 //! Segments of more than 20,000 pages are merged only when most of their pages are deleted. A merge
 //! maps all that it reads, so memory, and the bytes written for a page, would grow with the site.

@@ -24,7 +24,7 @@ use crate::failure::fault;
 pub(super) const FILE: &str = "BACKUP";
 pub(super) const FILES_DIR: &str = "files";
 
-/// What a backup consists of.
+/// The origin and the size of a backup.
 ///
 /// See [`FjallStore::backup`](crate::FjallStore::backup) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,9 +38,9 @@ pub struct BackedUp {
     pub files: usize,
     /// How many bytes they have.
     pub bytes: u64,
-    /// How many of these files were written; the others were there from an earlier backup.
+    /// How many of these files this backup wrote. The others are from an earlier backup.
     pub new_files: usize,
-    /// How many bytes of these were written.
+    /// How many of these bytes this backup wrote.
     pub new_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Backups: copies of an open store, and new stores made of them.
+//! Makes backups of an open store, and new stores from backups.
 //!
 //! ```text
 //!   DIR/BACKUP        the list: which files the store consists of, by checksum; written last
@@ -6,15 +6,16 @@
 //!   DIR/files/<sum>   their contents, named by checksum and length
 //! ```
 //!
-//! `moment.rs` holds the commit lock for as long as it takes to learn what there is: the journals
-//! first, then the manifest of each keyspace. So the journals hold whatever a manifest does not,
-//! and a batch that a writer was told of is in one of them. A part of an LSM tree that the backup
-//! needs stays on disk until the backup has it: `moment.rs` holds the engine's own handle of it.
-//! The rest is copied without the lock, while the store goes on. A journal may be freed meanwhile;
-//! then the backup begins again.
+//! `moment.rs` takes the commit lock only to list the files: the journals first, then the
+//! manifest of each keyspace. In this order the journals hold every batch that a manifest
+//! lacks. So every acknowledged batch is in a journal or in a manifest's files. `moment.rs`
+//! also holds the engine's own handles of these files, which keeps them on disk until they are
+//! copied. The files are copied without the lock, while the store goes on. If a journal is
+//! freed meanwhile, the backup begins again.
 //!
-//! Contents are named by their checksum, so the next backup into the same directory copies what is
-//! new. Nothing is linked: journals grow in place, and a link to one would grow with it.
+//! Contents are named by their checksum, so the next backup into the same directory copies
+//! only new ones. Nothing is linked: journals grow in place, and a link to one would grow with
+//! it.
 //!
 //! Invariants:
 //! * `BACKUP` names files that are whole and synced. It is replaced in one step, so after a crash
@@ -53,17 +54,19 @@ use crate::failure::fault;
 use crate::store::FjallStore;
 use crate::waits::may_wait;
 
-/// How often a backup begins again, because files went away or the engine was opened anew.
+/// How often a backup is tried, because files may go away or the engine may be opened again.
 const TRIES_MAX: usize = 10;
 
 impl FjallStore {
-    /// Writes a backup of the store as it is at one moment, between two batches, while requests go
-    /// on. The backup has everything that was acknowledged before this call. `to` is a directory
-    /// that is empty or does not exist, or one with an earlier backup of the same store: then only
-    /// contents are written that it lacks, and it holds the new backup afterwards.
+    /// Writes a backup of the store as it is at one moment, between two batches. Requests go
+    /// on meanwhile. The backup has everything that was acknowledged before this call.
     ///
-    /// This blocks, for as long as it takes to read all of the store: in an async program call it
-    /// where blocking is allowed. Closing the store ends it.
+    /// The directory `to` is empty, does not exist, or holds an earlier backup of the same
+    /// store. In the last case only the contents that it lacks are written, and the new backup
+    /// replaces the earlier one.
+    ///
+    /// This blocks for as long as it takes to read all of the store. In an async program, call
+    /// it where blocking is allowed. Closing the store ends the backup.
     ///
     /// ```
     /// use bigtable::Store;
@@ -82,9 +85,9 @@ impl FjallStore {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Files`] if a file of the store is damaged, if `to` holds something else, or if it
-    /// cannot be written; an earlier backup that was there is then there still. [`Error::InUse`] if
-    /// another backup is being written to `to`.
+    /// [`Error::Files`] if a file of the store is damaged, if `to` holds something else, or if
+    /// `to` cannot be written. An earlier backup in `to` stays. [`Error::InUse`] if another
+    /// backup is being written to `to`.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackedUp> {
         may_wait("making a backup");
         let running = &self.running;
@@ -97,7 +100,8 @@ impl FjallStore {
                     let list = pool.publish(list)?;
                     return Ok(pool.report(&list));
                 }
-                // The store is being closed, or opened anew: asking for it again says which.
+                // The store is being closed, or opened again. The next attempt finds out
+                // which.
                 Err(Stop::Again) => {}
                 Err(Stop::Failed(error)) => return Err(error),
             }
@@ -107,7 +111,7 @@ impl FjallStore {
     }
 }
 
-/// The backup in a directory, as its list describes it; its contents are not read.
+/// Describes the backup in a directory from its list. The contents are not read.
 ///
 /// # Errors
 /// [`Error::Files`] if the directory holds no whole backup.

@@ -1,4 +1,5 @@
-//! The directory of a backup: contents by checksum, and the list of those that make up the backup.
+//! Manages the directory of a backup: contents named by checksum, and the list of those that
+//! the backup needs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -12,14 +13,14 @@ use crate::directory::{LOCK_FILE, LOST_AND_FOUND, remove, sync_directory};
 use crate::failure::fault;
 use crate::opening::copy_summed;
 
-/// A content that is being written.
+/// The name of a content while it is being written.
 const NEW_FILE: &str = "new";
 
 /// The directory of a backup, locked by this process.
 pub(super) struct Pool {
     dir: PathBuf,
     store: StoreId,
-    /// The backup that was there.
+    /// The backup that the directory holds.
     earlier: Option<List>,
     /// Contents that were found whole, or were written, since the directory was opened.
     whole: BTreeSet<Content>,
@@ -62,7 +63,8 @@ impl Pool {
         &self.dir
     }
 
-    /// Whether a content is there and whole. It is read, once.
+    /// Whether the directory has this content, and has it whole. The content is read only
+    /// once.
     pub(super) fn has(
         &mut self,
         content: Content,
@@ -82,7 +84,7 @@ impl Pool {
         Ok(self.whole.contains(&content))
     }
 
-    /// Keeps what there is to read, and returns what it was.
+    /// Stores the bytes of `from`, and returns their checksum and length.
     pub(super) fn put(
         &mut self,
         from: &mut impl Read,
@@ -102,7 +104,8 @@ impl Pool {
         Ok(content)
     }
 
-    /// Makes the list the backup of this directory, and removes what no backup needs.
+    /// Makes the list the backup of this directory, and removes contents that the list does
+    /// not name.
     pub(super) fn publish(&mut self, list: List) -> Result<List> {
         let published = sync_directory(&self.dir.join(FILES_DIR)).and_then(|()| {
             sync_directory(&self.dir)?;
@@ -135,8 +138,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // A backup that failed gives the space back that it took. Should that fail, the next one
-        // tries again.
+        // A failed backup gives its space back. If that fails too, the next backup tries
+        // again.
         let _ = self.sweep();
     }
 }

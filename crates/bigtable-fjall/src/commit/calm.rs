@@ -11,14 +11,16 @@
 //!
 //! A batch that is written in stage 1 waits for the sync. So the store is not calm from the
 //! moment a buffer is sealed until stage 1 ends. Stage 2 takes most of the time, and batches
-//! are short in it. Stage 3 cannot be foreseen: a merge ends with the same sync, and a reader
-//! may wait for it too.
+//! are short in it. In stage 3 the store counts as calm, although a batch then waits for the
+//! sync of the list. Nothing announces stage 3: each merge ends with the same sync, and
+//! readers wait for it too.
 //!
 //! Stage 2 has begun when two conditions hold. No sealed buffer waits for a thread of the
-//! engine. Each keyspace with a sealed buffer has numbered a new file since the seal. A
-//! keyspace that was sealed twice in a row must have written both buffers. The engine never
-//! seals by itself (`seal.rs`, `old_journals.rs`), so every stage 1 follows a seal that this
-//! file knows of.
+//! engine. In each keyspace with a sealed buffer, the next file number has risen since the
+//! seal. The engine takes that number when it begins to write the run. If a keyspace was
+//! sealed twice in a row, the number could belong to either buffer. Such a keyspace must have
+//! written both. The engine never seals by itself (`seal.rs`, `old_journals.rs`), so every
+//! stage 1 follows a seal that this file knows of.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};

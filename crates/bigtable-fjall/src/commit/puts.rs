@@ -1,8 +1,9 @@
 //! Collects the puts of one commit, and gives them to the engine.
 //!
 //! A single put uses the engine's plain write, which is as atomic as a batch of one and costs
-//! less to set up. Several puts are a batch. A put that must survive a power cut is also a
-//! batch, because the engine only syncs batches before it shows them.
+//! less to set up. Several puts are a batch. A single put that must survive a power cut is
+//! also written as a batch. The engine syncs a batch before readers see it, but shows a plain
+//! write before a sync.
 //!
 //! A plain write relies on two facts. The engine flushes it, because no keyspace sets
 //! `manual_journal_persist`. Its key and value are within the engine's limits, because the

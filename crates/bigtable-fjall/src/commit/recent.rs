@@ -12,9 +12,11 @@
 //! * Every entry reflects the store as of batch `as_of`. Only the holder of the commit lock
 //!   advances `as_of`, after it has published the batch. The holder may always trust an entry;
 //!   a reader only if its snapshot has the same batch number.
-//! * A reader adds values that it read at batch `as_of`. It may add a value that it read at an
-//!   earlier batch, if no later batch has set the key. A later batch would have left an entry,
-//!   unless entries were evicted since (`whole_since`).
+//! * A reader adds values that it read at batch `as_of`. It may also add a value that it read
+//!   at an earlier batch, if no later batch has set the key. The cache itself shows that: each
+//!   batch caches the keys that it sets. But entries may be evicted. So the reader's batch
+//!   must be `whole_since` or later: all keys that batches after `whole_since` have set are
+//!   still cached.
 //! * The cache is bounded. Entries live in two generations; when the younger is full, the
 //!   older is evicted.
 

@@ -1,16 +1,14 @@
 //! Encodes packs: several versions of one column as one value, newest first.
 //!
 //! In a group with the layout `NewestFirst`, the value under a column's own key is a pack.
-//! Every entry of the group's history is also a pack. A pack has the following for each
-//! version:
+//! Every entry of the group's history is also a pack. For each version, a pack has a stamp of
+//! eight bytes (big-endian), followed by the value:
 //!
-//! ```text
-//!   stamp    eight bytes, big-endian: bits 0 to 52 are the timestamp; bits 53 to 62 one more than
-//!            the value's length, or zero if the value reaches to the end of the pack; bit 63 of
-//!            the first stamp says, under a column's own key, whether the history may hold older
-//!            versions
-//!   value
-//! ```
+//! | bits of the stamp | content |
+//! |---|---|
+//! | 0 to 52 | the timestamp |
+//! | 53 to 62 | the length of the value plus one; zero if the value ends with the pack |
+//! | 63 | in the first stamp, under a column's own key: the history may hold older versions |
 //!
 //! The layout has three advantages. The newest version is read without parsing the others. A
 //! newer version is put in front without decoding the others. A column with few versions needs

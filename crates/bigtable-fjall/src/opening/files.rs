@@ -1,4 +1,5 @@
-//! Opens the engine's files.
+//! Opens the engine's files, once `prepare.rs` has found them whole. `Engine::new` then makes
+//! the open store from them, with its floor, caches and queues.
 
 use std::path::Path;
 

@@ -6,8 +6,10 @@
 //! next opening compares the id.
 //!
 //! Opening removes this mark once the journal is synced. A second file records the restart of
-//! the machine until the caller acknowledges it. A table server must stay silent for a while
-//! after a restart, even if it ends during that time and starts again (H71).
+//! the machine until the caller acknowledges it. A table server needs that record. The power
+//! cut may have destroyed the renewal of a lease, so the server answers nothing until every
+//! such lease has expired. If it ends before that, the record makes it silent again at its
+//! next start (H71).
 //!
 //! ADR-16 says what this design costs, and what would change it.
 

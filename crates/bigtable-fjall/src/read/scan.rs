@@ -2,8 +2,9 @@
 //!
 //! The page first copies its cells of the in-memory groups, then takes a snapshot. Then it
 //! merges the copies with cursors over the groups on disk. The end of the page is not known
-//! when the copies are made. So each copy has the bounds of a page, and the page ends where
-//! the shortest copy ends.
+//! when the copies are made. So each copy stops where a page of that group alone would end.
+//! The rows behind the end of the shortest copy are not all known, so the page ends there,
+//! too.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

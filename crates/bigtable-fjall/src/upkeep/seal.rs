@@ -13,10 +13,14 @@
 //! So every keyspace is created with a buffer that is never full for the engine. The committer
 //! seals buffers (`full.rs`), and so does the thread that gives space back (`reclaim.rs`).
 //!
-//! A sealed buffer becomes a sorted run, and runs are merged. The engine merges once for each
-//! buffer. If that is too little, writers wait at 30 runs for a merge that only another write
-//! would start. Files are sized so that one merge per buffer keeps up. Stores created with
-//! smaller buffers do not keep up; for them the committer merges before it seals.
+//! A sealed buffer becomes a sorted run, and runs are merged. The engine starts one merge
+//! after each buffer that it has written out. If one merge per buffer does not keep up, the
+//! number of runs grows. At 30 runs the engine makes every writer wait for a merge. But the
+//! next merge starts only after another buffer, which needs another write: writers could wait
+//! forever.
+//!
+//! Files are sized so that one merge per buffer keeps up. Stores created with smaller buffers
+//! do not keep up; for them the committer merges before it seals.
 //!
 //! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each
 //! sealed buffer makes two messages, and the second follows only when the first is taken. This

@@ -3,8 +3,9 @@
 //!
 //! Each transaction reads at its own timestamp, so the filters of its reads differ from those
 //! of other transactions. A ReadRows has only one filter. The extension of this project's
-//! server takes a row and a filter for each read. Any other server gets one request per filter,
-//! which combines the reads of one transaction, or of snapshots at one timestamp.
+//! server takes a row and a filter for each read. Any other server gets one ReadRows for each
+//! distinct filter. It combines reads with equal filters: those of one transaction, or of
+//! snapshots at the same timestamp, that select the same columns.
 //!
 //! Invariant: each caller gets its answer as soon as that answer arrives, whatever happens to
 //! the other reads.

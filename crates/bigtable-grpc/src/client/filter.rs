@@ -5,8 +5,9 @@
 //!
 //! * Above the bound, a selection reads whole families, and the client drops the rest.
 //! * Above the bound, a predicate checks whole families. It may then match cells that no probe
-//!   asks for. The client therefore does so only where a match leaves the row unchanged. The
-//!   caller then sees a conflict where none exists.
+//!   asks for. So the client sends such a predicate only in a request that changes nothing on
+//!   a match. A prewrite is one. The worst result is that the caller sees a conflict where
+//!   none exists.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! Computes the time until which a request may be applied.
 //!
-//! A client without an answer at its deadline assumes that the request will not be applied much
-//! later. Garbage collection without a floor relies on that. A request may wait in the engine's
+//! A client without an answer at its deadline assumes that the request will not be applied
+//! much later. Garbage collection relies on that where the store has no
+//! [floor](bigtable::Store::floor) to refuse late requests. A request may wait in the engine's
 //! queue while the process or the disk stands still. So the engine checks the deadline again
 //! when the request's turn comes.
 

@@ -8,7 +8,8 @@
 //!
 //! Family names that Percolator uses get the locality groups that its protocol needs (paper
 //! section 2.2: locks and notifications in memory). All other families share one. An in-memory
-//! group spills to disk beyond its bound, so a name restricts nobody.
+//! group spills to disk beyond its bound. So an application whose family has such a name can
+//! still store any number of cells in it.
 //!
 //! ADR-17 says what this design costs, and what would change it.
 

@@ -27,9 +27,10 @@
 //!   whether the transaction s has committed. Below F there is no lock to find. An owner that
 //!   does not know the outcome of its own commit reports `Unknown` below the floor, never
 //!   `Aborted`: the floor refuses its tomb (H06).
-//! * *The dropped values belong to dropped writes.* The lives [s, c] of one cell's
-//!   transactions do not overlap. So between the values of two dropped writes there are only
-//!   values of dropped writes.
+//! * *The dropped values belong to dropped writes.* A value lies at the s of its write. One
+//!   range of timestamps deletes the values of neighbouring dropped writes. The range holds no
+//!   other value: the lives [s, c] of one cell's transactions do not overlap. So values are in
+//!   the same order as their writes.
 //! * *No observer is misled.* One row mutation drops a cell together with its
 //!   acknowledgements, and workers read them in one row read. So they see both or neither. An
 //!   acknowledgement is dropped only when no write at or below F is left. Every later write is

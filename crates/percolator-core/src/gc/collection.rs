@@ -1,4 +1,4 @@
-//! A client's memory for garbage collection.
+//! Keeps the state that a client's garbage collection needs between its rounds.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::txn::open_readers::OpenReaders;
 /// lock while it writes.
 pub(crate) type Registered = futures::lock::Mutex<Option<Bytes>>;
 
-/// The memory of a client for garbage collection.
+/// The state of a client's garbage collection: open timestamps of this client, samples of
+/// time, registrations of other clients, and this client's own registration.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
     pub(crate) readers: Arc<OpenReaders>,

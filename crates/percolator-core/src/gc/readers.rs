@@ -1,9 +1,9 @@
 //! Finds the oldest timestamp of the past that is still read: open timestamps of this client,
 //! and registrations of other clients.
 //!
-//! Within a client, every transaction and snapshot holds an `Open` (`txn/open_readers.rs`). It
-//! holds it from before its timestamp is asked for until it is dropped or its commit has
-//! ended.
+//! Within a client, every transaction and snapshot holds an `Open` (`txn/open_readers.rs`).
+//! The `Open` is created before the oracle gets the request for the timestamp. It lasts until
+//! the transaction or snapshot is dropped, or until the commit has ended.
 //!
 //! Between clients of one store, a row of the system table names a client's oldest open
 //! timestamp. The client writes this registration only if a timestamp has been open for a

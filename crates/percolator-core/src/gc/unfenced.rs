@@ -3,17 +3,26 @@
 //!
 //! Elsewhere the floor refuses late requests. Here a client must not send such a request, or
 //! the request must be over before its effect matters. Let D be the [longest life of a
-//! request](bigtable::Store::request_life_max). A *term* is four times D.
+//! request](bigtable::Store::request_life_max). A *term* is four times D, which leaves time to
+//! renew a registration. Each write of a registration takes at most D, and the next one begins
+//! D / 2 later. If no write fails, at most 2.5 D pass from the begin of one to the end of the
+//! next. A reader relies on a registration for 3.3 D: five sixths of a term.
+//!
+//! The sixth is for clocks that run unevenly. A reader measures its five sixths on its own
+//! clock, and a judge or collector measures a whole term on another. Let both clocks be off by
+//! at most a share r. The reader stops first if (1 + r) / (1 - r) is at most 6 / 5. So r may
+//! be 1 / 11, about 9 percent.
 //!
 //! ```text
 //! young        no retention is shorter than a term, by the collector's own clock; so a timestamp
 //!              is safe without registration for five sixths of a term after it was asked for
-//! registered   a registration lapses when it stayed unchanged for a term, on the judge's clock;
-//!              a lost liveness token does not end it; so it protects every timestamp from the
-//!              named one on, for five sixths of a term after it was asked for
-//! lapsed       neither young nor registered: a read that completes now fails (TooOld), and a
-//!              commit is not sent; nor was one sent in the last D before, so each commit in
-//!              flight is applied in time or never
+//! registered   a registration lapses when it stayed unchanged for a term, on the judge's clock.
+//!              The end of its client's liveness token does not end it. So it protects every
+//!              timestamp from the named one on, for five sixths of a term after the client
+//!              began to write it
+//! lapsed       the timestamp is neither young nor registered. A read that completes now fails
+//!              (TooOld), and a commit is not sent. A commit is not even sent in the last D
+//!              before, so each commit in flight is applied before the lapse or never
 //! closed       a registered timestamp stays registered until its requests are over
 //! ```
 //!
@@ -27,9 +36,9 @@
 //! That loses nothing: a record at or above its `s` that needs this data would have prevented
 //! the lock.
 //!
-//! Clocks may run up to 9 percent too fast or too slow, and must go on while the machine
-//! sleeps. One gap remains: a process looks at its clock, stops for longer than a term, and
-//! only then sends its bytes. Only the store could refuse these bytes.
+//! Clocks must also go on while the machine sleeps. One gap remains: a process looks at its
+//! clock, stops for longer than a term, and only then sends its bytes. Only the store could
+//! refuse these bytes.
 //!
 //! ADR-5 says what this design costs, and what would change it.
 

@@ -5,8 +5,9 @@
 //! from the family `notify` to the family `failed`. The move is one row mutation, unless there
 //! are more versions than one request can delete.
 //!
-//! Replay moves the notification back. A later write notifies the cell as usual. Skipping
-//! acknowledges the change instead.
+//! Replay moves the notification back, so that the observer tries again. A later write
+//! notifies the cell as usual. An operator may also skip the change (`skip.rs`): it then
+//! counts as handled, without a run of the observer.
 //!
 //! Where another process runs a further observer of the column, the notification stays in
 //! place, so that the other process finds it (H53). The failing observer then goes on trying,

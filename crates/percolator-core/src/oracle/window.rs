@@ -18,10 +18,11 @@
 //!
 //! A window alone does not make fail-over safe. An oracle that was paused may wake inside its
 //! window, and issue timestamps below those of its successor. So where several processes may
-//! serve one store, each of them *leads* under a lease ([`WindowOracle::lead`]). It answers
-//! only requests that arrived before a moment at which its lease still held on its own clock.
-//! Its successor waits until that lease has expired (H41). [`OracleNode`](crate::OracleNode)
-//! decides when to take over.
+//! serve one store, each of them *leads* under a lease ([`WindowOracle::lead`]). When a
+//! request has arrived, it checks on its own clock that its lease still holds, or renews the
+//! lease. Only then it answers. Its successor answers nothing until that lease has expired. So
+//! an answer that a pause delays still belongs to a request from before the successor's first
+//! answer (H41). [`OracleNode`](crate::OracleNode) decides when to take over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

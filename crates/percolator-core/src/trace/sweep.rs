@@ -1,8 +1,8 @@
-//! Expiry: rows of the trace that are too old, or too many, are deleted, from the oldest on.
+//! Deletes rows of the trace that are too old or too many, from the oldest on.
 //!
-//! How many transactions a row holds stands beside the time at which it was written, so counting
-//! reads a few bytes of each row. Timestamps do not say how many there are: each process that opens
-//! a store skips up to a million of them.
+//! A cell of its own holds the time at which a row was written and its number of transactions.
+//! So counting reads a few bytes of each row. Timestamps cannot be counted instead, because
+//! each process that opens a store skips up to a million of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const KEPT_MAX: u64 = 1 << 20;
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How often a client sweeps, if it traces anything meanwhile.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
-/// After how many transactions of its own a client counts those of all.
+/// After this many transactions of its own, a client counts those of all clients.
 const COUNT_EVERY: u64 = 1 << 14;
 /// How many rows are read at a time.
 const ROWS_MAX: usize = 256;
@@ -32,25 +32,26 @@ const ROWS_MAX: usize = 256;
 /// Where the sweeps of a client have ended.
 #[derive(Debug)]
 pub(super) struct Sweeper {
-    /// When the last one was.
+    /// When the last sweep began.
     last: Option<Duration>,
-    /// The first row of each shard that was young.
+    /// The first row of each shard that the last sweep kept.
     young: Vec<Option<RowKey>>,
     /// How many transactions this client has written since it counted those of all.
     uncounted: u64,
-    /// Rows of earlier buckets are too many.
+    /// Rows of buckets before this one are too many.
     below: u64,
 }
 
 impl Sweeper {
-    /// A sweeper that begins anywhere between two counts, so that of many short lives some count.
+    /// Creates a sweeper that begins at a random point between two counts. So some of many
+    /// short-lived clients count.
     pub(super) fn new(runtime: &dyn Runtime) -> Self {
         let uncounted = runtime.random() % COUNT_EVERY;
         Sweeper { last: None, young: vec![None; SHARDS.into()], uncounted, below: 0 }
     }
 
-    /// Deletes the rows that are too old or too many, if it is time for that. This client has
-    /// written so many transactions since it was called last.
+    /// Deletes the rows that are too old or too many, if it is time for that. `written` is the
+    /// number of transactions that this client has written since the last call.
     pub(super) async fn sweep(&mut self, shared: &Shared, written: u64) -> Result<()> {
         self.uncounted += written;
         let now = shared.runtime().now();
@@ -120,7 +121,8 @@ async fn count(shared: &Shared, table: &dyn Table) -> Result<BTreeMap<u64, u64>>
     Ok(counts)
 }
 
-/// The first bucket of those that hold the newest transactions, at most so many.
+/// Returns the first bucket to keep, so that the kept buckets hold at most `kept_max`
+/// transactions.
 fn first_kept(counts: &BTreeMap<u64, u64>, kept_max: u64) -> u64 {
     let (mut kept, mut first) = (0, u64::MAX);
     for (bucket, transactions) in counts.iter().rev() {

@@ -1,9 +1,10 @@
 //! Implements the oracle for a client process: it batches the requests of its callers.
 //!
 //! Only one request is in flight, however many callers there are. A caller that arrives
-//! meanwhile joins the next request. So the rate of timestamps depends on the number of waiting
-//! callers, not on the number of requests. No caller gets a timestamp that was issued before it
-//! asked, because it joins a request that has not left yet (H09).
+//! meanwhile joins the next request. One request asks for a timestamp for every waiting
+//! caller. So more callers get more timestamps a second, from no more requests. No caller gets
+//! a timestamp that was issued before it asked, because it joins a request that has not left
+//! yet (H09).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Stores the links that a verification expects in little memory: 17 bytes for each.
+//! Stores the links that a verification expects in little memory. Each takes 17 bytes: a
+//! fingerprint of 16, and a byte that says whether the link was found.
 //!
 //! A link consists of its row of in-links, its source and its anchors. The set keeps a
 //! fingerprint of the three, not the link. So it can decide whether a link is expected, and
