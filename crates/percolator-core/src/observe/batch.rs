@@ -299,7 +299,7 @@ async fn deliver(
     }
     tx.crew = Some(context.crew.clone());
     let s = tx.start_ts();
-    let only: Arc<[Change]> = changes.iter().map(|(change, _)| change.clone()).collect();
+    let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
     let name = &registration.observed.observer;
     tracing::debug!(
         target: "percolator::observer", event = "batch_started", observer = %name,
@@ -318,7 +318,7 @@ async fn deliver(
     if !off(mutants::BATCH_CLEARS_UNCOMMITTED) {
         outcome?;
     }
-    for change in &*only {
+    for change in &only {
         let cell = Cell::new(&change.table, &change.row, &change.column);
         context.failures.forget(&cell, name);
     }

@@ -240,8 +240,8 @@ async fn attempt(
         table = table.name(), row = %row, start_ts,
     );
     context.shared.counters().observer_runs.bump();
-    let changes: Arc<[Change]> = Arc::new([change]);
-    let change = &changes[0];
+    let changes = [change];
+    let [change] = &changes;
     let watched = WatchedRun::begin(&mut tx, &changes, std::iter::once(seen));
     let outcome = match run_guarded(observer.run(&mut tx, change)).await {
         Ok(()) => tx.commit().await,

@@ -26,13 +26,15 @@ impl WatchedRun {
     /// change's notification. `None` without a watcher and without a trace.
     pub(super) fn begin<'s>(
         tx: &mut Transaction,
-        changes: &Arc<[Change]>,
+        changes: &[Change],
         seen: impl Iterator<Item = &'s [Timestamp]>,
     ) -> Option<Self> {
         let start_ts = tx.start_ts();
         let watched = tx.watched.as_mut()?;
-        let earlier = watched.caused_by(changes, seen);
-        Some(WatchedRun { begun: watched.begun(), start_ts, changes: changes.clone(), earlier })
+        // Only a watched run pays for a copy of its changes.
+        let changes: Arc<[Change]> = changes.into();
+        let earlier = watched.caused_by(&changes, seen);
+        Some(WatchedRun { begun: watched.begun(), start_ts, changes, earlier })
     }
 
     /// Reports how the run has ended. Call this before the failure is counted.
