@@ -232,9 +232,9 @@ fn a_long_readme_is_found() {
 #[test]
 fn a_link_that_leads_nowhere_is_found() {
     let target = "# A *title*: of `two` parts\n\n## Part\n\n```sh\n# Code\n```\n\n## Part\n";
-    let found = |text: &str, coming: &[&str]| {
+    let found = |text: &str| {
         let files = [("docs/a.md", text), ("docs/book/b.md", target), ("crates/a.rs", "")];
-        links(&tree(&files), coming).len()
+        links(&tree(&files)).len()
     };
     for link in [
         "book/b.md",
@@ -246,12 +246,10 @@ fn a_link_that_leads_nowhere_is_found() {
         "../docs/a.md",
         "https://example.org/#nothing",
     ] {
-        assert_eq!(found(&format!("See [it]({link}), and [more]({link})."), &[]), 0, "{link}");
+        assert_eq!(found(&format!("See [it]({link}), and [more]({link}).")), 0, "{link}");
     }
     for link in ["b.md", "book/b.md#code", "book/b.md#part-2", "#part", "../../a.md", "boo"] {
-        assert_eq!(found(&format!("See [it]({link})."), &[]), 1, "{link}");
-        assert_eq!(found(&format!("See `[it]({link})`.\n```\n[it]({link})\n```\n"), &[]), 0);
+        assert_eq!(found(&format!("See [it]({link}).")), 1, "{link}");
+        assert_eq!(found(&format!("See `[it]({link})`.\n```\n[it]({link})\n```\n")), 0);
     }
-    assert_eq!(found("[it](b.md)", &["docs/b.md"]), 0);
-    assert_eq!(found("[it](book/b.md)", &["docs/book/b.md"]), 1);
 }
