@@ -52,6 +52,17 @@ fn circle(last: &str) -> Tree {
 }
 
 #[test]
+fn imports_that_lead_back_to_themselves_end() {
+    let imports = "use super::{A as _, B as _, C as _};\nfn f() { x::y(); }\n";
+    let files = [
+        ("crates/a/Cargo.toml", ""),
+        ("crates/a/src/lib.rs", "mod one;\nuse one::{A as _, B as _, C as _};\nfn f() { x::y(); }"),
+        ("crates/a/src/one.rs", imports),
+    ];
+    assert_eq!(shown(circles(&tree(&files), &[])), [""; 0]);
+}
+
+#[test]
 fn a_circle_of_four_files_is_found() {
     let round = circle("use super::one::One;\npub fn four() {}");
     let found = shown(circles(&round, &[]));
