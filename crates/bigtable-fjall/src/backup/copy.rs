@@ -14,15 +14,15 @@ use crate::opening::{Damage, Inventory, Journal, Named, Runs, Tail};
 
 /// Why a backup was not made.
 pub(super) enum Stop {
-    /// A file went away, or the engine is being closed: begin again.
-    Again,
+    /// The engine is being closed. If it is opened anew, begin again.
+    Closing,
     Failed(Error),
 }
 
 /// An error of the store's files.
 fn of_store(path: &Path, error: &io::Error) -> Stop {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::Interrupted => Stop::Again,
+        io::ErrorKind::NotFound | io::ErrorKind::Interrupted => Stop::Closing,
         _ => Stop::Failed(damaged(&Damage::io(path, error))),
     }
 }
@@ -30,7 +30,7 @@ fn of_store(path: &Path, error: &io::Error) -> Stop {
 /// An error of the backup's files.
 fn of_pool(path: &Path, error: &io::Error) -> Stop {
     match error.kind() {
-        io::ErrorKind::Interrupted => Stop::Again,
+        io::ErrorKind::Interrupted => Stop::Closing,
         _ => Stop::Failed(writing(path, error)),
     }
 }
@@ -105,7 +105,7 @@ impl Copying<'_> {
         let put = self.pool.put(&mut source.take(keep), self.moment.between());
         let content = put.map_err(|e| of_pool(self.pool.dir(), &e))?;
         if content.bytes != keep {
-            return Err(Stop::Again);
+            return Err(Stop::Closing);
         }
         self.list.files.push((format!("engine/{number}.jnl"), content));
         Ok(own)

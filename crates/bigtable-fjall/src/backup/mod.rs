@@ -27,7 +27,7 @@
 //!   list.rs     the file BACKUP            pool.rs     the directory of a backup
 //!   moment.rs   what there is to copy      copy.rs     copying it
 //!   lay_out.rs  a store out of a backup    restore.rs  a new store
-//!   check.rs    `check`, for backups too   running.rs  closing the store ends its backups
+//!   check.rs    `check`, for backups too
 //! ```
 
 mod check;
@@ -37,7 +37,6 @@ mod list;
 mod moment;
 mod pool;
 mod restore;
-pub(crate) mod running;
 
 use std::path::Path;
 
@@ -54,7 +53,7 @@ use crate::failure::fault;
 use crate::store::FjallStore;
 use crate::waits::may_wait;
 
-/// How often a backup is tried, because files may go away or the engine may be opened again.
+/// How often a backup is tried, because the engine may be opened anew meanwhile.
 const TRIES_MAX: usize = 10;
 
 impl FjallStore {
@@ -93,20 +92,20 @@ impl FjallStore {
         let running = &self.running;
         let mut pool = Pool::open(to.as_ref(), running.id)?;
         for _ in 0..TRIES_MAX {
-            let moment = running
-                .with(&running.open, |engine, ()| Moment::take(engine, running.backups.enter()))?;
-            match copy(&moment, &mut pool) {
+            let moment = running.with(&running.open, |engine, ()| Moment::take(engine))?;
+            let copied = copy(&moment, &mut pool);
+            // The engine can be closed only when its files are no longer held.
+            drop(moment);
+            match copied {
                 Ok(list) => {
                     let list = pool.publish(list)?;
                     return Ok(pool.report(&list));
                 }
-                // The store is being closed, or opened again. The next attempt finds out
-                // which.
-                Err(Stop::Again) => {}
+                Err(Stop::Closing) => running.wait_for_engine()?,
                 Err(Stop::Failed(error)) => return Err(error),
             }
         }
-        let why = format!("files of the store went away {TRIES_MAX} times while they were copied");
+        let why = format!("the engine was opened anew {TRIES_MAX} times while it was copied");
         Err(Error::Unavailable { why })
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bigtable::{Error, Result};
 use fjall::{AbstractTree, Keyspace};
 
-use crate::backup::running::Entered;
 use crate::engine::Engine;
 use crate::failure::fault;
 use crate::opening::{
@@ -34,12 +34,11 @@ pub(super) struct Moment {
     /// Declared after `_held`, and so dropped later: the engine must not end while its files
     /// are held.
     pub(super) engine: Arc<Engine>,
-    entered: Entered,
 }
 
 impl Moment {
     /// Lists the files.
-    pub(super) fn take(engine: &Arc<Engine>, entered: Entered) -> Result<Moment> {
+    pub(super) fn take(engine: &Arc<Engine>) -> Result<Moment> {
         let _lead = engine.wait_to_lead()?;
         let end = engine.db.visible_seqno();
         let (inventory, reaches) = engine.journals().known();
@@ -49,14 +48,14 @@ impl Moment {
         let mut held: Vec<Box<dyn std::any::Any>> = Vec::new();
         let keyspaces = keyspaces(engine, &mut held)?;
         let engine = engine.clone();
-        Ok(Moment { journals, end, reaches, inventory, keyspaces, _held: held, engine, entered })
+        Ok(Moment { journals, end, reaches, inventory, keyspaces, _held: held, engine })
     }
 
-    /// Returns a check that runs between two parts of a copy. It ends the copy when the store
+    /// Returns a check that runs between two parts of a copy. It ends the copy when the engine
     /// is being closed.
     pub(super) fn between(&self) -> impl FnMut(u64) -> io::Result<()> {
         |_| {
-            let stops = self.entered.is_stopping();
+            let stops = self.engine.closing.load(Ordering::SeqCst);
             if stops { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
         }
     }

@@ -358,6 +358,39 @@ fn closing_the_store_ends_its_backups() {
     open(&bed.path("data"), Durability::Buffered);
 }
 
+/// A pipe without a reader stands for a disk that hangs: opening it to write does not return.
+#[cfg(unix)]
+fn hang(file: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(file).status().unwrap().success());
+}
+
+/// The store's files are given back before the list of the backup is written.
+#[cfg(unix)]
+#[test]
+fn closing_the_store_does_not_wait_for_the_list_of_a_backup() {
+    let bed = Bed::new();
+    let (store, table) = open(&bed.path("data"), Durability::Sync);
+    put(&*table, "row", "value");
+    store.backup(bed.path("copy")).unwrap();
+    let listed = fs::read_to_string(bed.path("copy/BACKUP")).unwrap();
+    let inventory = listed.lines().find(|line| line.ends_with(" INVENTORY")).unwrap();
+    let last = bed.path("copy/files").join(inventory.split(' ').nth(1).unwrap());
+    fs::remove_file(&last).unwrap();
+    hang(&bed.path("copy/BACKUP.new"));
+    let (backing_up, copy) = (store.clone(), bed.path("copy"));
+    let backup = std::thread::spawn(move || backing_up.backup(copy));
+    while !last.exists() {
+        std::thread::yield_now();
+    }
+    let (closed, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || closed.send(store.close()));
+    let closed = told.recv_timeout(std::time::Duration::from_secs(30));
+    fs::File::open(bed.path("copy/BACKUP.new")).unwrap();
+    assert!(matches!(closed, Ok(Ok(()))), "{closed:?}");
+    backup.join().unwrap().unwrap_err();
+    bed.sound("data");
+}
+
 /// A store of a release that knew no ids gets one, and keeps it.
 #[test]
 fn a_store_without_an_id_gets_one() {
