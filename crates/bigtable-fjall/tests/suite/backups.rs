@@ -233,21 +233,31 @@ fn a_backup_of_a_damaged_store_says_so_and_leaves_the_earlier_one() {
     let journal = journals.filter(|path| path.extension().is_some_and(|e| e == "jnl")).max();
     let journal = journal.unwrap();
     assert!(runs.len() > 1, "the store has runs");
+    let second = bed.path("data/journals").join(journal.file_name().unwrap());
+    let refused = |file: &Path, what: &str| {
+        match store.backup(bed.path("copy")) {
+            Err(Error::Files { path, problem, .. }) => {
+                assert_eq!(path.file_name(), file.file_name(), "{problem}");
+                assert!(problem.contains("the store is damaged"), "{problem}");
+                assert!(problem.contains(what), "{problem}");
+            }
+            other => panic!("{}: {other:?}", file.display()),
+        }
+        assert_eq!(earlier, (fs::read(bed.path("copy/BACKUP")).unwrap(), pool(&bed.path("copy"))));
+    };
     for file in runs.into_iter().chain([journal]) {
+        let names = [file.clone(), second.clone()];
+        let names = if file.extension().is_some() { &names[..] } else { &names[..1] };
+        let aside = |name: &Path| name.with_extension("aside");
+        names.iter().for_each(|name| fs::rename(name, aside(name)).unwrap());
+        refused(&file, "it is missing");
+        names.iter().for_each(|name| fs::rename(aside(name), name).unwrap());
         let whole = fs::read(&file).unwrap();
         let written = whole.iter().rposition(|byte| *byte != 0).unwrap();
         let mut damaged = whole.clone();
         damaged[written / 2] ^= 1;
         fs::write(&file, damaged).unwrap();
-        match store.backup(bed.path("copy")) {
-            Err(Error::Files { path, problem, .. }) => {
-                let name = file.file_name();
-                assert_eq!(path.file_name(), name, "{problem}");
-                assert!(problem.contains("the store is damaged"), "{problem}");
-            }
-            other => panic!("{}: {other:?}", file.display()),
-        }
-        assert_eq!(earlier, (fs::read(bed.path("copy/BACKUP")).unwrap(), pool(&bed.path("copy"))));
+        refused(&file, "");
         fs::write(&file, whole).unwrap();
     }
     bed.sound("copy");
