@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/BACKUP        the list: which files the store consists of, by checksum; written last
-//!   DIR/LOCK          locked while a backup is written
+//!   DIR/LOCK          locked while a backup is written, checked or restored
 //!   DIR/files/<sum>   their contents, named by checksum and length
 //! ```
 //!
@@ -84,8 +84,8 @@ impl FjallStore {
     ///
     /// # Errors
     /// [`Error::Files`] if a file of the store is damaged, if `to` holds something else, or if
-    /// `to` cannot be written. An earlier backup in `to` stays. [`Error::InUse`] if another
-    /// backup is being written to `to`.
+    /// `to` cannot be written. An earlier backup in `to` stays. [`Error::InUse`] while another
+    /// backup is written to `to`, or while that directory is checked or restored.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackedUp> {
         may_wait("making a backup");
         let running = &self.running;

@@ -63,9 +63,10 @@ impl Restoring {
     /// # Errors
     /// [`Error::Files`] if `from` holds no whole backup, or a damaged one. Also if `to` is not
     /// empty, or if the directory that contains `to` cannot be written. [`Error::InUse`] while
-    /// another restore to `to` runs.
+    /// another restore to `to` runs, or while a backup is written to `from`.
     pub fn begin(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restoring> {
         let (from, to) = (from.as_ref(), to.as_ref());
+        let _lock = directory::lock_shared(from)?;
         let list = List::read(from)?.ok_or_else(|| no_backup(from))?;
         check_empty(to)?;
         let making = beside(to)?;

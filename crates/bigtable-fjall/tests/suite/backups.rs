@@ -286,6 +286,17 @@ fn directories_of_others_are_left_alone() {
     let lock = fs::File::open(bed.path("copy/LOCK")).unwrap();
     lock.lock().unwrap();
     assert!(matches!(store.backup(bed.path("copy")), Err(Error::InUse { .. })));
+    // Its end removes contents, so nobody reads them meanwhile.
+    let checked = check(bed.path("copy"), |_| Vec::new());
+    assert!(matches!(checked, Err(Error::InUse { .. })), "{checked:?}");
+    let restored = Restoring::begin(bed.path("copy"), bed.path("new")).map(drop);
+    assert!(matches!(restored, Err(Error::InUse { .. })), "{restored:?}");
+    drop(lock);
+    let checked = check(bed.path("copy"), |_| {
+        assert!(matches!(store.backup(bed.path("copy")), Err(Error::InUse { .. })));
+        Vec::new()
+    });
+    assert_eq!(checked.unwrap().problems, []);
     // Files of another origin lie where a restore makes its store.
     fs::create_dir(bed.path("new.restoring")).unwrap();
     fs::write(bed.path("new.restoring/thesis"), "").unwrap();
