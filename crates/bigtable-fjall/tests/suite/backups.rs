@@ -304,6 +304,42 @@ fn directories_of_others_are_left_alone() {
     assert!(bed.path("new.restoring/thesis").exists());
 }
 
+/// A directory cannot be moved there, so the restore says so before it copies anything.
+#[cfg(unix)]
+#[test]
+fn a_place_that_cannot_be_replaced_is_refused_at_once() {
+    let bed = Bed::new();
+    open(&bed.path("data"), Durability::Sync).0.backup(bed.path("copy")).unwrap();
+    let refused = |place: &str| {
+        let begun = Restoring::begin(bed.path("copy"), bed.path(place)).map(drop);
+        let (problem, remedy) = files_error(begun);
+        assert!(remedy.contains("inside it"), "{problem}: {remedy}");
+        assert!(!bed.path(&format!("{place}.restoring")).exists());
+        Restoring::begin(bed.path("copy"), bed.path(place).join("new")).unwrap().finish().unwrap();
+        bed.sound(&format!("{place}/new"));
+    };
+    fs::create_dir(bed.path("elsewhere")).unwrap();
+    for link in ["link", "with a slash/"] {
+        let name = bed.path(link).components().collect::<PathBuf>();
+        std::os::unix::fs::symlink(bed.path("elsewhere"), name).unwrap();
+        refused(link);
+        fs::remove_dir_all(bed.path("elsewhere/new")).unwrap();
+    }
+    let mounted = bed.path("mounted");
+    fs::create_dir(&mounted).unwrap();
+    let mut mount = std::process::Command::new("mount");
+    let mount = mount.args(["-t", "tmpfs", "tmpfs"]).arg(&mounted).output();
+    if !mount.is_ok_and(|done| done.status.success()) {
+        use std::io::Write;
+        let why = "this user may not mount a tmpfs";
+        let _ = writeln!(std::io::stderr(), "SKIPPED: a restore to a mount point, because {why}");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| refused("mounted"));
+    let _ = std::process::Command::new("umount").arg("--lazy").arg(&mounted).status();
+    result.unwrap();
+}
+
 /// After any crash, no half backup passes for a whole one, and no half store is opened.
 #[test]
 fn an_interrupted_backup_or_restore_is_made_again() {
