@@ -139,9 +139,10 @@ fn check_place(to: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         about => about.map_err(reading)?,
     };
-    let fixed = match about.is_symlink() {
-        true => Some("a symbolic link"),
-        false => is_root(to, &about).map_err(reading)?.then_some("the root of a file system"),
+    let fixed = if about.is_symlink() {
+        Some("a symbolic link")
+    } else {
+        is_root(to, &about).map_err(reading)?.then_some("the root of a file system")
     };
     if let Some(fixed) = fixed {
         let problem = format!("this is {fixed}, and the restored store cannot be moved to it");
@@ -212,10 +213,10 @@ fn take(making: &Path) -> Result<File> {
 fn clear(making: &Path) -> io::Result<()> {
     for entry in fs::read_dir(making)? {
         let path = entry?.path();
-        match path.is_dir() {
-            true => fs::remove_dir_all(&path)?,
-            false if path.ends_with(MARK) => {}
-            false => fs::remove_file(&path)?,
+        if path.is_dir() {
+            fs::remove_dir_all(&path)?;
+        } else if !path.ends_with(MARK) {
+            fs::remove_file(&path)?;
         }
     }
     Ok(())
