@@ -262,6 +262,21 @@ fn lock(directory: &Path) -> Result<File> {
     }
 }
 
+/// Keeps processes from writing to a directory until the file is closed. Other processes may
+/// read there.
+pub(crate) fn lock_shared(directory: &Path) -> Result<Option<File>> {
+    let file = match File::open(directory.join(LOCK_FILE)) {
+        // The lock file was removed, or this user may not create it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|e| fault::io(directory, "opening the lock file", &e))?,
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(fault::in_use(directory)),
+        Err(TryLockError::Error(error)) => Err(fault::io(directory, "locking the file", &error)),
+    }
+}
+
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }

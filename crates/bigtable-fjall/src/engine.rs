@@ -53,6 +53,8 @@ pub(crate) struct Engine {
     pub(crate) condition: Arc<Watched>,
     /// The number of times that the store was opened anew in place (`failure/reopen.rs`).
     pub(crate) generation: u64,
+    /// Whether the engine is being closed. Backups of it then end.
+    pub(crate) closing: AtomicBool,
     /// Whether closing the engine also writes its buffers out (`upkeep/closing.rs`).
     pub(crate) write_out_at_end: AtomicBool,
     /// The failure after which the engine answers nothing; empty while it answers.
@@ -134,6 +136,7 @@ impl Engine {
             disk,
             condition: Arc::default(),
             generation: 0,
+            closing: AtomicBool::new(false),
             write_out_at_end: AtomicBool::new(false),
             failed: OnceLock::new(),
             stopped: OnceLock::new(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bigtable::{Store, Timestamp};
+use bigtable::Store;
 use bigtable_fjall::{BackedUp, Durability, FjallStore, Restored, Restoring};
 use percolator_core::{
     Error, InvalidKind, Oracle, Result, SYSTEM_TABLE, WindowOracle, fresh_incarnation,
@@ -11,10 +11,6 @@ use percolator_core::{
 use crate::Percolator;
 use crate::embedded::close;
 use crate::tokio_runtime::TokioRuntime;
-
-/// The distance from the timestamps of a backup to those of the restored database. The old
-/// database went on after the backup, and clients may have seen its later timestamps.
-const ABOVE: u64 = 1 << 40;
 
 impl Percolator {
     /// Writes a backup of the database as it is at one moment. Transactions go on meanwhile.
@@ -86,13 +82,16 @@ impl Percolator {
             Ok((restoring, store))
         })
         .await?;
-        raise(&store).await?;
-        close(store).await?;
+        let raised = raise(&store).await;
+        // The files may be removed only after the store is closed.
+        let closed = close(store).await;
+        raised.and(closed)?;
         blocking("restoring the backup", move || restoring.finish()).await
     }
 }
 
-/// Raises the timestamps of a database that nobody has open.
+/// Raises the timestamps of a database that nobody has open. The old database went on after the
+/// backup, and clients may have seen its later timestamps.
 async fn raise(store: &FjallStore) -> Result<()> {
     if !store.table_names().await?.iter().any(|name| name == SYSTEM_TABLE) {
         let what = "restoring a backup that holds no database: `percolator restore` restores that of \
@@ -101,8 +100,7 @@ async fn raise(store: &FjallStore) -> Result<()> {
     }
     let runtime = TokioRuntime::current();
     let issued = WindowOracle::open(store, fresh_incarnation(&runtime)).await?.peek().await?;
-    let to = Timestamp::new(issued.as_u64().saturating_add(ABOVE));
-    let to = to.ok_or_else(|| Error::Oracle("the 2^53 timestamps are used up".to_owned()))?;
+    let to = WindowOracle::far_above(issued)?;
     WindowOracle::raise(store, fresh_incarnation(&runtime), to).await
 }
 

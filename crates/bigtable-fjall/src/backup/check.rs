@@ -8,6 +8,7 @@ use bigtable::{Error, Result};
 
 use crate::backup::lay_out::{How, lay_out, verify};
 use crate::backup::list::{List, content_file};
+use crate::directory;
 use crate::failure::fault;
 use crate::opening::{self, Checked, Problem};
 use crate::store::FjallStore;
@@ -38,13 +39,15 @@ use crate::store::FjallStore;
 /// ```
 ///
 /// # Errors
-/// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if it holds neither a
-/// store nor a backup, or if there is no room for the stand-in.
+/// [`Error::InUse`] if a process has the directory open, or writes a backup to it.
+/// [`Error::Files`] if it holds neither a store nor a backup, or if there is no room for the
+/// stand-in.
 pub fn check(
     dir: impl AsRef<Path>,
     more: impl FnOnce(FjallStore) -> Vec<Problem>,
 ) -> Result<Checked> {
     let dir = dir.as_ref();
+    let _lock = directory::lock_shared(dir)?;
     let list = match List::read(dir) {
         Ok(None) => return opening::check(dir, more),
         Ok(Some(list)) => list,

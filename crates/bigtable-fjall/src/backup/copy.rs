@@ -1,28 +1,28 @@
 //! Copies the files of one moment into the directory of a backup.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bigtable::Error;
 
-use crate::backup::list::{Content, List};
+use crate::backup::list::{Content, List, content_file};
 use crate::backup::moment::{Moment, damaged};
 use crate::backup::pool::{Pool, writing};
 use crate::opening::{Damage, Inventory, Journal, Named, Runs, Tail};
 
 /// Why a backup was not made.
 pub(super) enum Stop {
-    /// A file went away, or the engine is being closed: begin again.
-    Again,
+    /// The engine is being closed. If it is opened anew, begin again.
+    Closing,
     Failed(Error),
 }
 
 /// An error of the store's files.
 fn of_store(path: &Path, error: &io::Error) -> Stop {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::Interrupted => Stop::Again,
+        io::ErrorKind::Interrupted => Stop::Closing,
         _ => Stop::Failed(damaged(&Damage::io(path, error))),
     }
 }
@@ -30,7 +30,7 @@ fn of_store(path: &Path, error: &io::Error) -> Stop {
 /// An error of the backup's files.
 fn of_pool(path: &Path, error: &io::Error) -> Stop {
     match error.kind() {
-        io::ErrorKind::Interrupted => Stop::Again,
+        io::ErrorKind::Interrupted => Stop::Closing,
         _ => Stop::Failed(writing(path, error)),
     }
 }
@@ -78,34 +78,38 @@ impl Copying<'_> {
     /// Copies the batches that a journal had at the moment; returns the number of its last one.
     fn journal(
         &mut self,
-        file: &(u64, std::path::PathBuf),
+        file: &(u64, PathBuf),
         last: &mut Option<u64>,
         newest: bool,
     ) -> Result<Option<u64>, Stop> {
         let (number, path) = file;
-        let (mut keep, mut own) = (0, None);
+        let (mut keep, mut own, before) = (0, None, *last);
         let end = self.moment.end;
-        let read = Journal::read(file, *last, |batch| {
+        let open = || self.moment.open(path).map_err(|e| of_store(path, &e));
+        let read = Journal::read_open(open()?, file, before, |batch| {
             if batch.number < end {
                 (keep, own) = (batch.end, Some(batch.number));
             }
         });
         let journal = read.map_err(|e| of_store(path, &e))?;
-        *last = own.or(*last);
+        *last = own.or(before);
         // A batch that is being written may follow the part that is kept.
         if journal.end == keep && journal.tail != Tail::Clean {
-            let behind = journal.behind().map_err(|e| of_store(path, &e))?;
+            let behind = journal.behind_in(open()?).map_err(|e| of_store(path, &e))?;
             let lost = behind.batches.iter().any(|batch| batch.number < end);
             if lost || !newest {
                 let problem = format!("the journal is damaged at byte {keep}");
                 return Err(Stop::Failed(damaged(&Damage::new(path, problem))));
             }
         }
-        let source = File::open(path).map_err(|e| of_store(path, &e))?;
-        let put = self.pool.put(&mut source.take(keep), self.moment.between());
+        let put = self.pool.put(&mut open()?.take(keep), self.moment.between());
         let content = put.map_err(|e| of_pool(self.pool.dir(), &e))?;
-        if content.bytes != keep {
-            return Err(Stop::Again);
+        // The journal was read twice. The backup consists of what the second read has returned.
+        let copy = (*number, content_file(self.pool.dir(), content));
+        let copied = Journal::read(&copy, before, |_| {}).map_err(|e| of_pool(&copy.1, &e))?;
+        if copied.end != keep {
+            let problem = "it is not the same each time it is read";
+            return Err(Stop::Failed(damaged(&Damage::new(path, problem))));
         }
         self.list.files.push((format!("engine/{number}.jnl"), content));
         Ok(own)
@@ -125,12 +129,12 @@ impl Copying<'_> {
     /// Copies a file that never changes. Its checksum is in the manifest.
     fn file(&mut self, dir: &str, file: &Named) -> Result<(), Stop> {
         let store = |e: io::Error| of_store(&file.path, &e);
-        let bytes = fs::metadata(&file.path).map_err(store)?.len();
+        let mut source = self.moment.open(&file.path).map_err(store)?;
+        let bytes = source.metadata().map_err(store)?.len();
         let wanted = Content { sum: file.checksum, bytes };
         let moment = self.moment;
         let has =
             self.pool.has(wanted, moment.between()).map_err(|e| of_pool(self.pool.dir(), &e))?;
-        let mut source = File::open(&file.path).map_err(store)?;
         // Read the file even if the backup has it, because a backup also detects damage of the
         // store.
         let found = if has {

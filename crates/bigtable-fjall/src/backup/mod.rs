@@ -2,16 +2,15 @@
 //!
 //! ```text
 //!   DIR/BACKUP        the list: which files the store consists of, by checksum; written last
-//!   DIR/LOCK          locked while a backup is written
+//!   DIR/LOCK          locked while a backup is written, checked or restored
 //!   DIR/files/<sum>   their contents, named by checksum and length
 //! ```
 //!
 //! `moment.rs` takes the commit lock only to list the files: the journals first, then the
 //! manifest of each keyspace. In this order the journals hold every batch that a manifest
 //! lacks. So every acknowledged batch is in a journal or in a manifest's files. `moment.rs`
-//! also holds the engine's own handles of these files, which keeps them on disk until they are
-//! copied. The files are copied without the lock, while the store goes on. If a journal is
-//! freed meanwhile, the backup begins again.
+//! also opens the journals, and holds the engine's own handles of the other files, which keeps
+//! them on disk. The files are copied without the lock, while the store goes on.
 //!
 //! Contents are named by their checksum, so the next backup into the same directory copies
 //! only new ones. Nothing is linked: journals grow in place, and a link to one would grow with
@@ -20,14 +19,15 @@
 //! Invariants:
 //! * `BACKUP` names files that are whole and synced. It is replaced in one step, so after a crash
 //!   the directory holds the earlier backup or the new one.
-//! * Every byte is compared with a checksum when it is copied, here and when a store is restored.
+//! * A journal is compared with the checksums of its batches when it is copied, and a file of a
+//!   keyspace with the checksum in its manifest. A restore compares each content with its name.
 //! * A restored store has another id than the one that was backed up.
 //!
 //! ```text
 //!   list.rs     the file BACKUP            pool.rs     the directory of a backup
 //!   moment.rs   what there is to copy      copy.rs     copying it
 //!   lay_out.rs  a store out of a backup    restore.rs  a new store
-//!   check.rs    `check`, for backups too   running.rs  closing the store ends its backups
+//!   check.rs    `check`, for backups too
 //! ```
 
 mod check;
@@ -37,7 +37,6 @@ mod list;
 mod moment;
 mod pool;
 mod restore;
-pub(crate) mod running;
 
 use std::path::Path;
 
@@ -54,7 +53,7 @@ use crate::failure::fault;
 use crate::store::FjallStore;
 use crate::waits::may_wait;
 
-/// How often a backup is tried, because files may go away or the engine may be opened again.
+/// How often a backup is tried, because the engine may be opened anew meanwhile.
 const TRIES_MAX: usize = 10;
 
 impl FjallStore {
@@ -86,27 +85,27 @@ impl FjallStore {
     ///
     /// # Errors
     /// [`Error::Files`] if a file of the store is damaged, if `to` holds something else, or if
-    /// `to` cannot be written. An earlier backup in `to` stays. [`Error::InUse`] if another
-    /// backup is being written to `to`.
+    /// `to` cannot be written. An earlier backup in `to` stays. [`Error::InUse`] while another
+    /// backup is written to `to`, or while that directory is checked or restored.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackedUp> {
         may_wait("making a backup");
         let running = &self.running;
         let mut pool = Pool::open(to.as_ref(), running.id)?;
         for _ in 0..TRIES_MAX {
-            let moment = running
-                .with(&running.open, |engine, ()| Moment::take(engine, running.backups.enter()))?;
-            match copy(&moment, &mut pool) {
+            let moment = running.with(&running.open, |engine, ()| Moment::take(engine))?;
+            let copied = copy(&moment, &mut pool);
+            // The engine can be closed only when its files are no longer held.
+            drop(moment);
+            match copied {
                 Ok(list) => {
                     let list = pool.publish(list)?;
                     return Ok(pool.report(&list));
                 }
-                // The store is being closed, or opened again. The next attempt finds out
-                // which.
-                Err(Stop::Again) => {}
+                Err(Stop::Closing) => running.wait_for_engine()?,
                 Err(Stop::Failed(error)) => return Err(error),
             }
         }
-        let why = format!("files of the store went away {TRIES_MAX} times while they were copied");
+        let why = format!("the engine was opened anew {TRIES_MAX} times while it was copied");
         Err(Error::Unavailable { why })
     }
 }

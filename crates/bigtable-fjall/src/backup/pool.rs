@@ -88,13 +88,13 @@ impl Pool {
     pub(super) fn put(
         &mut self,
         from: &mut impl Read,
-        between: impl FnMut(u64) -> io::Result<()>,
+        mut between: impl FnMut(u64) -> io::Result<()>,
     ) -> io::Result<Content> {
         let new = self.dir.join(FILES_DIR).join(NEW_FILE);
         let mut file = File::create(&new)?;
-        let (sum, bytes) = copy_summed(from, &mut file, between)?;
+        let (sum, bytes) = copy_summed(from, &mut file, &mut between)?;
         let content = Content { sum, bytes };
-        if !self.has(content, |_| Ok(()))? {
+        if !self.has(content, between)? {
             file.sync_all()?;
             fs::rename(&new, content_file(&self.dir, content))?;
             self.whole.insert(content);

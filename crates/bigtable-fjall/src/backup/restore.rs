@@ -5,7 +5,7 @@
 //! store at its place.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -55,19 +55,21 @@ pub struct Restored {
 
 impl Restoring {
     /// Makes a store from the backup in `from`, beside the directory `to`, which must be empty
-    /// or not exist. Compares all of the backup with its checksums. The new store has a new
-    /// id.
+    /// or not exist, and is neither a symbolic link nor the root of a file system. Compares all
+    /// of the backup with its checksums. The new store has a new id.
     ///
     /// This blocks for as long as it takes to copy the backup.
     ///
     /// # Errors
-    /// [`Error::Files`] if `from` holds no whole backup, or a damaged one. Also if `to` is not
-    /// empty, or if the directory that contains `to` cannot be written. [`Error::InUse`] while
-    /// another restore to `to` runs.
+    /// [`Error::Files`] if `from` holds no whole backup, or a damaged one. Also if `to` is not as
+    /// above, or if the directory that contains `to` cannot be written. [`Error::InUse`] while
+    /// another restore to `to` runs, or while a backup is written to `from`.
     pub fn begin(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restoring> {
-        let (from, to) = (from.as_ref(), to.as_ref());
+        // Without a slash at the end, which would lead through a symbolic link.
+        let (from, to) = (from.as_ref(), to.as_ref().components().as_path());
+        let _lock = directory::lock_shared(from)?;
         let list = List::read(from)?.ok_or_else(|| no_backup(from))?;
-        check_empty(to)?;
+        check_place(to)?;
         let making = beside(to)?;
         let lock = take(&making)?;
         let id = directory::fresh_id().map_err(|e| fault::io(to, "choosing an id", &e))?;
@@ -104,7 +106,7 @@ impl Restoring {
     /// [`Error::Files`] if the place is no longer empty, or if the file system refuses the
     /// move.
     pub fn finish(mut self) -> Result<Restored> {
-        check_empty(&self.to)?;
+        check_place(&self.to)?;
         let moving = |e: io::Error| fault::io(&self.to, "moving the restored store here", &e);
         if cfg!(not(unix)) {
             let _ = fs::remove_dir(&self.to);
@@ -122,23 +124,52 @@ impl Restoring {
 impl Drop for Restoring {
     fn drop(&mut self) {
         if !self.finished {
-            // If this fails, the next restore removes the directory.
-            let _ = fs::remove_dir_all(&self.making);
+            // If this fails, the next restore removes the files.
+            let _ = clear(&self.making)
+                .and_then(|()| remove(&self.making.join(MARK)))
+                .and_then(|()| fs::remove_dir(&self.making));
         }
     }
 }
 
-fn check_empty(to: &Path) -> Result<()> {
-    match fs::read_dir(to).map(|mut entries| entries.next().is_none()) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(fault::files(
+/// Checks that a directory can be moved to this place.
+fn check_place(to: &Path) -> Result<()> {
+    let reading = |e: io::Error| fault::io(to, "reading the directory", &e);
+    let about = match fs::symlink_metadata(to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        about => about.map_err(reading)?,
+    };
+    let fixed = if about.is_symlink() {
+        Some("a symbolic link")
+    } else {
+        is_root(to, &about).map_err(reading)?.then_some("the root of a file system")
+    };
+    if let Some(fixed) = fixed {
+        let problem = format!("this is {fixed}, and the restored store cannot be moved to it");
+        return Err(fault::files(to, problem, "name a directory inside it"));
+    }
+    if fs::read_dir(to).map_err(reading)?.next().is_some() {
+        return Err(fault::files(
             to,
             "the directory is not empty, and a restore replaces nothing",
             "choose an empty directory, or one that does not exist yet",
-        )),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(fault::io(to, "reading the directory", &error)),
+        ));
     }
+    Ok(())
+}
+
+/// Whether a file system begins at this directory.
+#[cfg(unix)]
+fn is_root(dir: &Path, about: &Metadata) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = fs::metadata(parent.unwrap_or(Path::new(".")))?;
+    Ok(about.is_dir() && about.dev() != parent.dev())
+}
+
+#[cfg(not(unix))]
+fn is_root(_dir: &Path, _about: &Metadata) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// The directory in which the store is made.
@@ -174,14 +205,43 @@ fn take(making: &Path) -> Result<File> {
         Err(TryLockError::WouldBlock) => return Err(Error::InUse { dir: making.to_owned() }),
         Err(TryLockError::Error(error)) => return Err(io(error)),
     }
-    for entry in fs::read_dir(making).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let removed = match path.is_dir() {
-            true => fs::remove_dir_all(&path),
-            false if path == mark => Ok(()),
-            false => fs::remove_file(&path),
-        };
-        removed.map_err(io)?;
-    }
+    clear(making).map_err(io)?;
     Ok(lock)
+}
+
+/// Removes all but the mark, without which no restore removes anything.
+fn clear(making: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(making)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            fs::remove_dir_all(&path)?;
+        } else if !path.ends_with(MARK) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_goes_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let making = dir.path().join("new.restoring");
+        let lock = take(&making).unwrap();
+        fs::create_dir_all(making.join("engine/keyspaces")).unwrap();
+        for file in ["engine/0.jnl", "ID", "Z"] {
+            fs::write(making.join(file), "").unwrap();
+        }
+        clear(&making).unwrap();
+        let left = fs::read_dir(&making).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), [MARK]);
+        // A kill here leaves what the next restore takes over.
+        drop(lock);
+        take(&making).unwrap();
+        remove(&making.join(MARK)).unwrap();
+        take(&making).unwrap();
+    }
 }

@@ -39,7 +39,6 @@ use bigtable::sync::locked;
 use bigtable::{Error, Result, StoreId, TableSchema};
 use futures::channel::oneshot;
 
-use crate::backup::running::Backups;
 use crate::commit::committer::spawn_committer;
 use crate::engine::Engine;
 use crate::failure::condition::{Condition, Watched};
@@ -101,7 +100,6 @@ pub(crate) struct Running {
     pub(crate) tables: Mutex<Vec<Weak<TableSlot>>>,
     committer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) reclaiming: Reclaiming,
-    pub(crate) backups: Arc<Backups>,
     pub(crate) id: StoreId,
     pub(crate) condition: Arc<Watched>,
     keeper: Mutex<Keeper>,
@@ -158,7 +156,6 @@ impl Running {
             committer: Mutex::new(Some(spawn_committer(&engine)?)),
             tables: Mutex::default(),
             reclaiming: Reclaiming::default(),
-            backups: Arc::default(),
             id: engine.directory.id,
             condition: engine.condition.clone(),
             keeper: Mutex::default(),
@@ -267,7 +264,7 @@ impl Running {
     }
 
     /// Waits while another thread opens the engine anew.
-    fn wait_for_engine(&self) -> Result<()> {
+    pub(crate) fn wait_for_engine(&self) -> Result<()> {
         let keeper = locked(&self.keeper);
         keeper.halted.clone().map_or(Ok(()), Err)
     }
@@ -283,9 +280,9 @@ impl Running {
         let Some(Opened { engine, .. }) = self.open.take() else { return Ok(()) };
         keeper.halted = Some(fault::closed(&self.path));
         engine.write_out_at_end.store(true, Ordering::Relaxed);
+        engine.closing.store(true, Ordering::SeqCst);
         engine.queue.close();
         self.reclaiming.stop();
-        self.backups.stop();
         let committer = locked(&self.committer).take();
         if let Some(committer) = committer {
             // A panic of the committer was already reported to its callers.
@@ -339,6 +336,7 @@ impl Running {
             let tail = find_tail(engine).and_then(|tail| tail.prepare().map(|()| tail));
             match tail {
                 Ok(tail) => {
+                    engine.closing.store(true, Ordering::SeqCst);
                     engine.queue.close();
                     tail
                 }
@@ -359,7 +357,6 @@ impl Running {
             return Err(Replace::Never("the store is closed".to_owned()));
         };
         self.reclaiming.stop();
-        self.backups.stop();
         let committer = locked(&self.committer).take();
         if let Some(committer) = committer {
             // A panic of the committer was already reported to its callers.

@@ -21,8 +21,8 @@ use crate::opening::{look, open_files, open_group};
 use crate::options::Options;
 use crate::upkeep::seal::make_room;
 
-/// The longest time to wait for a request that is still inside the engine.
-const LEAVING_MAX: Duration = Duration::from_secs(60);
+/// The longest time to wait for a request or a backup that is still inside the engine.
+const LEAVING_MAX: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 60 });
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Logs the reason why the engine is replaced.

@@ -1,7 +1,7 @@
 //! Checks a closed store without changing anything in its directory.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::damage::Damage;
 use super::journal::journal_file;
 use super::shadow;
 use super::survey::{Survey, Thorough, survey};
-use crate::directory::{self, ENGINE_DIR, LOCK_FILE};
+use crate::directory::{self, ENGINE_DIR};
 use crate::failure::fault;
 use crate::options::{Durability, Options};
 use crate::store::FjallStore;
@@ -134,18 +134,7 @@ pub(super) struct Closed {
 impl Closed {
     pub(super) fn look(dir: &Path) -> Result<Closed> {
         let format = directory::format(dir)?;
-        let lock = match File::open(dir.join(LOCK_FILE)) {
-            // The lock file was removed, or this user may not create it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            lock => Some(lock.map_err(|e| fault::io(dir, "opening the lock file", &e))?),
-        };
-        match lock.as_ref().map(File::try_lock_shared) {
-            Some(Err(TryLockError::WouldBlock)) => return Err(fault::in_use(dir)),
-            Some(Err(TryLockError::Error(error))) => {
-                return Err(fault::io(dir, "locking the file", &error));
-            }
-            None | Some(Ok(())) => {}
-        }
+        let lock = directory::lock_shared(dir)?;
         let has_inventory = directory::has_inventory(format);
         let survey = survey(dir, &dir.join(ENGINE_DIR), has_inventory, Thorough::Yes);
         Ok(Closed { dir: dir.to_owned(), survey, _lock: lock })

@@ -114,11 +114,21 @@ impl Journal {
     /// Reads a journal whose batches have numbers above `last`. Passes each sound batch to
     /// `sound`.
     pub(crate) fn read(
+        file: &(u64, PathBuf),
+        last: Option<u64>,
+        sound: impl FnMut(&Batch),
+    ) -> io::Result<Journal> {
+        Journal::read_open(File::open(&file.1)?, file, last, sound)
+    }
+
+    /// Like [`read`](Journal::read), from a file that is open at its beginning.
+    pub(crate) fn read_open(
+        open: File,
         (id, path): &(u64, PathBuf),
         mut last: Option<u64>,
         mut sound: impl FnMut(&Batch),
     ) -> io::Result<Journal> {
-        let mut reader = Reader::open(path)?;
+        let mut reader = Reader::new(open);
         let (mut end, mut own) = (0, None);
         let tail = loop {
             match reader.batch(last)? {
@@ -145,7 +155,13 @@ impl Journal {
         if self.tail == Tail::Clean {
             return Ok(Behind::default());
         }
-        let mut reader = Reader::open(&self.path)?;
+        self.behind_in(File::open(&self.path)?)
+    }
+
+    /// Like [`behind`](Journal::behind), from a file that is open at its beginning. The journal
+    /// is not clean.
+    pub(crate) fn behind_in(&self, open: File) -> io::Result<Behind> {
+        let mut reader = Reader::new(open);
         let written = self.end + reader.written_after(self.end)?;
         let mut behind = Behind { torn: reader.head_at(self.end, self.last)?, ..Behind::default() };
         let mut at = self.end;
@@ -200,9 +216,8 @@ impl From<io::Error> for Stop {
 }
 
 impl Reader {
-    fn open(path: &Path) -> io::Result<Reader> {
-        let file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
-        Ok(Reader { file, at: 0 })
+    fn new(file: File) -> Reader {
+        Reader { file: BufReader::with_capacity(BUFFER_BYTES, file), at: 0 }
     }
 
     fn go_to(&mut self, at: u64) -> io::Result<()> {

@@ -233,21 +233,31 @@ fn a_backup_of_a_damaged_store_says_so_and_leaves_the_earlier_one() {
     let journal = journals.filter(|path| path.extension().is_some_and(|e| e == "jnl")).max();
     let journal = journal.unwrap();
     assert!(runs.len() > 1, "the store has runs");
+    let second = bed.path("data/journals").join(journal.file_name().unwrap());
+    let refused = |file: &Path, what: &str| {
+        match store.backup(bed.path("copy")) {
+            Err(Error::Files { path, problem, .. }) => {
+                assert_eq!(path.file_name(), file.file_name(), "{problem}");
+                assert!(problem.contains("the store is damaged"), "{problem}");
+                assert!(problem.contains(what), "{problem}");
+            }
+            other => panic!("{}: {other:?}", file.display()),
+        }
+        assert_eq!(earlier, (fs::read(bed.path("copy/BACKUP")).unwrap(), pool(&bed.path("copy"))));
+    };
     for file in runs.into_iter().chain([journal]) {
+        let names = [file.clone(), second.clone()];
+        let names = if file.extension().is_some() { &names[..] } else { &names[..1] };
+        let aside = |name: &Path| name.with_extension("aside");
+        names.iter().for_each(|name| fs::rename(name, aside(name)).unwrap());
+        refused(&file, "it is missing");
+        names.iter().for_each(|name| fs::rename(aside(name), name).unwrap());
         let whole = fs::read(&file).unwrap();
         let written = whole.iter().rposition(|byte| *byte != 0).unwrap();
         let mut damaged = whole.clone();
         damaged[written / 2] ^= 1;
         fs::write(&file, damaged).unwrap();
-        match store.backup(bed.path("copy")) {
-            Err(Error::Files { path, problem, .. }) => {
-                let name = file.file_name();
-                assert_eq!(path.file_name(), name, "{problem}");
-                assert!(problem.contains("the store is damaged"), "{problem}");
-            }
-            other => panic!("{}: {other:?}", file.display()),
-        }
-        assert_eq!(earlier, (fs::read(bed.path("copy/BACKUP")).unwrap(), pool(&bed.path("copy"))));
+        refused(&file, "");
         fs::write(&file, whole).unwrap();
     }
     bed.sound("copy");
@@ -276,11 +286,58 @@ fn directories_of_others_are_left_alone() {
     let lock = fs::File::open(bed.path("copy/LOCK")).unwrap();
     lock.lock().unwrap();
     assert!(matches!(store.backup(bed.path("copy")), Err(Error::InUse { .. })));
+    // Its end removes contents, so nobody reads them meanwhile.
+    let checked = check(bed.path("copy"), |_| Vec::new());
+    assert!(matches!(checked, Err(Error::InUse { .. })), "{checked:?}");
+    let restored = Restoring::begin(bed.path("copy"), bed.path("new")).map(drop);
+    assert!(matches!(restored, Err(Error::InUse { .. })), "{restored:?}");
+    drop(lock);
+    let checked = check(bed.path("copy"), |_| {
+        assert!(matches!(store.backup(bed.path("copy")), Err(Error::InUse { .. })));
+        Vec::new()
+    });
+    assert_eq!(checked.unwrap().problems, []);
     // Files of another origin lie where a restore makes its store.
     fs::create_dir(bed.path("new.restoring")).unwrap();
     fs::write(bed.path("new.restoring/thesis"), "").unwrap();
     files_error(Restoring::begin(bed.path("copy"), bed.path("new")).map(drop));
     assert!(bed.path("new.restoring/thesis").exists());
+}
+
+/// A directory cannot be moved there, so the restore says so before it copies anything.
+#[cfg(unix)]
+#[test]
+fn a_place_that_cannot_be_replaced_is_refused_at_once() {
+    let bed = Bed::new();
+    open(&bed.path("data"), Durability::Sync).0.backup(bed.path("copy")).unwrap();
+    let refused = |place: &str| {
+        let begun = Restoring::begin(bed.path("copy"), bed.path(place)).map(drop);
+        let (problem, remedy) = files_error(begun);
+        assert!(remedy.contains("inside it"), "{problem}: {remedy}");
+        assert!(!bed.path(&format!("{place}.restoring")).exists());
+        Restoring::begin(bed.path("copy"), bed.path(place).join("new")).unwrap().finish().unwrap();
+        bed.sound(&format!("{place}/new"));
+    };
+    fs::create_dir(bed.path("elsewhere")).unwrap();
+    for link in ["link", "with a slash/"] {
+        let name = bed.path(link).components().collect::<PathBuf>();
+        std::os::unix::fs::symlink(bed.path("elsewhere"), name).unwrap();
+        refused(link);
+        fs::remove_dir_all(bed.path("elsewhere/new")).unwrap();
+    }
+    let mounted = bed.path("mounted");
+    fs::create_dir(&mounted).unwrap();
+    let mut mount = std::process::Command::new("mount");
+    let mount = mount.args(["-t", "tmpfs", "tmpfs"]).arg(&mounted).output();
+    if !mount.is_ok_and(|done| done.status.success()) {
+        use std::io::Write;
+        let why = "this user may not mount a tmpfs";
+        let _ = writeln!(std::io::stderr(), "SKIPPED: a restore to a mount point, because {why}");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| refused("mounted"));
+    let _ = std::process::Command::new("umount").arg("--lazy").arg(&mounted).status();
+    result.unwrap();
 }
 
 /// After any crash, no half backup passes for a whole one, and no half store is opened.
@@ -356,6 +413,39 @@ fn closing_the_store_ends_its_backups() {
     assert!(made > 0);
     bed.sound("copy");
     open(&bed.path("data"), Durability::Buffered);
+}
+
+/// A pipe without a reader stands for a disk that hangs: opening it to write does not return.
+#[cfg(unix)]
+fn hang(file: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(file).status().unwrap().success());
+}
+
+/// The store's files are given back before the list of the backup is written.
+#[cfg(unix)]
+#[test]
+fn closing_the_store_does_not_wait_for_the_list_of_a_backup() {
+    let bed = Bed::new();
+    let (store, table) = open(&bed.path("data"), Durability::Sync);
+    put(&*table, "row", "value");
+    store.backup(bed.path("copy")).unwrap();
+    let listed = fs::read_to_string(bed.path("copy/BACKUP")).unwrap();
+    let inventory = listed.lines().find(|line| line.ends_with(" INVENTORY")).unwrap();
+    let last = bed.path("copy/files").join(inventory.split(' ').nth(1).unwrap());
+    fs::remove_file(&last).unwrap();
+    hang(&bed.path("copy/BACKUP.new"));
+    let (backing_up, copy) = (store.clone(), bed.path("copy"));
+    let backup = std::thread::spawn(move || backing_up.backup(copy));
+    while !last.exists() {
+        std::thread::yield_now();
+    }
+    let (closed, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || closed.send(store.close()));
+    let closed = told.recv_timeout(std::time::Duration::from_secs(30));
+    fs::File::open(bed.path("copy/BACKUP.new")).unwrap();
+    assert!(matches!(closed, Ok(Ok(()))), "{closed:?}");
+    backup.join().unwrap().unwrap_err();
+    bed.sound("data");
 }
 
 /// A store of a release that knew no ids gets one, and keeps it.

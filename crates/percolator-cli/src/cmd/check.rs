@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use bigtable::{Store as _, Timestamp};
 use bigtable_fjall::{Checked, FjallStore, Options, Problem, Repair};
 use clap::Args;
+use percolator::cluster::WindowOracle;
 use serde_json::json;
 use tokio::runtime::Handle;
 use webindex::SEARCH_DIR;
@@ -18,10 +19,6 @@ use crate::cmd::check::records::Records;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::{Column, grouped};
-
-/// How far above the highest timestamp found a repaired store's timestamps begin. Timestamps in
-/// dropped records may have been higher; an oracle reserves a million at a time.
-pub(super) const ABOVE: u64 = 1 << 40;
 
 /// Check the files of a store that no process has open, or of a backup, and change nothing.
 ///
@@ -179,8 +176,7 @@ fn begin_above(dir: &Path, checked: &Checked, records: Records) -> anyhow::Resul
     // In a table server's store, the timestamps of other tables count as well: a start that is
     // too high costs nothing.
     let seen = checked.newest.max(checked.floor).max(records.issued);
-    let above = Timestamp::new(seen.as_u64().saturating_add(ABOVE));
-    let above = above.context("the store's timestamps are used up")?;
+    let above = WindowOracle::far_above(seen)?;
     let store = FjallStore::open(dir, Options::default())?;
     let embedded = records.embedded;
     Handle::current().block_on(async {

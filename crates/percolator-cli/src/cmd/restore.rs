@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use bigtable::Timestamp;
 use bigtable_fjall::{FjallStore, Options, Restored, Restoring};
 use clap::Args;
 use percolator::{OpenOptions, Percolator};
@@ -11,8 +10,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::clock::rfc3339;
-use crate::cmd::check::ABOVE;
-use crate::cmd::check::records;
+use crate::cmd::check::records::{self, Records};
 use crate::cmd::webindex::{self, Index};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -43,14 +41,19 @@ impl Restore {
         let (from, to) = (self.from.clone(), self.data.clone());
         let begun = tokio::task::spawn_blocking(move || {
             let restoring = Restoring::begin(from, to)?;
-            let begin = raise(restoring.path())?;
-            anyhow::Ok((restoring, begin))
+            let records = raise(restoring.path())?;
+            anyhow::Ok((restoring, records))
         });
-        let (restoring, begin) = begun.await??;
-        let pages = rebuild(restoring.path()).await.context("making the search index anew")?;
+        let (restoring, records) = begun.await??;
+        let pages = match records {
+            Some(Records { embedded: true, .. }) => {
+                rebuild(restoring.path()).await.context("making the search index anew")?
+            }
+            _ => None,
+        };
         let restored = tokio::task::spawn_blocking(move || restoring.finish()).await??;
         if out.json {
-            out.json(&as_json(&restored, begin, pages))?;
+            out.json(&as_json(&restored, records, pages))?;
             return Ok(Exit::Done);
         }
         out.line(&format!(
@@ -60,8 +63,8 @@ impl Restore {
             grouped(restored.bytes)
         ))?;
         out.line(&format!("the new store's id is {}", restored.id))?;
-        out.line(&match begin {
-            Some(above) => format!("timestamps begin above {above}"),
+        out.line(&match records {
+            Some(Records { issued, .. }) => format!("timestamps begin above {issued}"),
             None => "it holds no oracle's record, so there are no timestamps to raise".to_owned(),
         })?;
         if let Some(pages) = pages {
@@ -71,54 +74,52 @@ impl Restore {
     }
 }
 
-fn as_json(restored: &Restored, begin: Option<Timestamp>, pages: Option<u64>) -> serde_json::Value {
+fn as_json(restored: &Restored, records: Option<Records>, pages: Option<u64>) -> serde_json::Value {
     json!({
         "backup_of": restored.from.to_string(),
         "made": rfc3339(restored.made * 1000),
         "id": restored.id.to_string(),
         "files": restored.files,
         "bytes": restored.bytes,
-        "timestamps_above": begin.map(Timestamp::as_u64),
+        "timestamps_above": records.map(|records| records.issued.as_u64()),
         "search_index_pages": pages,
     })
 }
 
-/// Raises the oracle's record of a store that no process uses yet. The old store went on after
-/// the backup, and clients may have seen its later timestamps. Returns the timestamp above
-/// which the new store's timestamps begin.
-fn raise(store: &Path) -> anyhow::Result<Option<Timestamp>> {
-    let open = || FjallStore::open(store, Options::default());
-    let opened = open()?;
-    let records = Handle::current().block_on(records::read(opened.clone()))?;
-    opened.close()?;
-    let Some(records) = records else { return Ok(None) };
-    let above = Timestamp::new(records.issued.as_u64().saturating_add(ABOVE));
-    let above = above.context("the store's timestamps are used up")?;
-    let opened = open()?;
-    Handle::current().block_on(records::raise(opened.clone(), above))?;
-    opened.close()?;
-    Ok(Some(above))
+/// Raises the oracles' records of a store that no process uses yet. The old store went on after
+/// the backup, and clients may have seen its later timestamps. Returns the raised records.
+fn raise(store: &Path) -> anyhow::Result<Option<Records>> {
+    let store = FjallStore::open(store, Options::default())?;
+    let raised = Handle::current().block_on(records::raise_far(store.clone()));
+    // The files may be removed only after the store is closed.
+    let closed = store.close();
+    let raised = raised?;
+    closed?;
+    Ok(raised)
 }
 
-/// Makes the search index of a web index; returns how many pages it has.
+/// Makes the search index of a database that may be a web index; returns how many pages it has.
 async fn rebuild(store: &Path) -> anyhow::Result<Option<u64>> {
-    let there = FjallStore::open(store, Options::default())?;
-    let is_database = records::is_database(&there).await?;
-    tokio::task::spawn_blocking(move || there.close()).await??;
-    if !is_database {
-        return Ok(None);
-    }
     let db =
         Percolator::open_with(store, OpenOptions { gc: None, ..OpenOptions::default() }).await?;
-    let pages = if webindex::is_in(&db).await? {
-        let index = Index::over(db.clone(), store).await?;
-        index.wait(None).await?;
-        let pages = index.stats().await?.searchable;
-        index.stop().await;
-        Some(pages as u64)
-    } else {
-        None
-    };
-    db.close().await?;
+    let pages = pages(&db, store).await;
+    // The files may be removed only after the store is closed.
+    let closed = db.close().await;
+    let pages = pages?;
+    closed?;
     Ok(pages)
+}
+
+async fn pages(db: &Percolator, store: &Path) -> anyhow::Result<Option<u64>> {
+    if !webindex::is_in(db).await? {
+        return Ok(None);
+    }
+    let index = Index::over(db.clone(), store).await?;
+    let pages = async {
+        index.wait(None).await?;
+        anyhow::Ok(index.stats().await?.searchable as u64)
+    };
+    let pages = pages.await;
+    index.stop().await;
+    pages.map(Some)
 }

@@ -45,6 +45,10 @@ pub(crate) const WINDOW: u64 = 1_000_000;
 /// Most timestamps that one request may ask for.
 pub const TIMESTAMPS_MAX: u32 = 65_536;
 
+/// How far above the highest timestamp found those of a repaired or restored store begin. An
+/// oracle reserves a million at a time.
+const FAR: u64 = 1 << 40;
+
 /// How often one change of the record is tried.
 const WRITES_MAX: u32 = 4;
 
@@ -138,7 +142,7 @@ impl WindowOracle {
     /// use percolator::admin::Incarnation;
     /// use percolator::cluster::{Oracle, WindowOracle};
     /// let store = bigtable::MemoryStore::new();
-    /// let to = Timestamp::new(1 << 40).unwrap();
+    /// let to = WindowOracle::far_above(Timestamp::ZERO)?;
     /// WindowOracle::raise(&store, Incarnation(1), to).await?;
     /// let oracle = WindowOracle::open(&store, Incarnation(2)).await?;
     /// assert!(oracle.timestamp().await?.timestamp > to);
@@ -157,6 +161,18 @@ impl WindowOracle {
         let limit = to.as_u64().saturating_add(1).min(Timestamp::MAX.as_u64());
         let raised = |old: Record| Ok(Record { limit: old.limit.max(limit), ..old });
         oracle.write(&mut held, raised).await.map(drop)
+    }
+
+    /// The timestamp above which a repaired or restored store begins, if `seen` is the highest
+    /// one in it. Others may have seen later ones, which the store has lost.
+    ///
+    /// See [`raise`](WindowOracle::raise) for an example.
+    ///
+    /// # Errors
+    /// [`Error::Oracle`] if there are no such timestamps any more.
+    pub fn far_above(seen: Timestamp) -> Result<Timestamp> {
+        let above = Timestamp::new(seen.as_u64().saturating_add(FAR));
+        above.ok_or_else(|| Error::Oracle("the 2^53 timestamps are used up".to_owned()))
     }
 
     /// Takes over the store's oracle record from the oracle that serves it, and waits until

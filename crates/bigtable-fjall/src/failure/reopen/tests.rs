@@ -155,6 +155,40 @@ fn an_engine_that_has_stopped_is_opened_anew_by_the_next_write() {
     }
 }
 
+/// A pipe without a reader stands for a disk that hangs: opening it to write does not return.
+#[cfg(unix)]
+#[test]
+fn a_backup_whose_disk_hangs_blocks_no_request_for_ever() {
+    for closes in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, table) = open(&dir.path().join("s"), Durability::Buffered);
+        write(&table, 0).unwrap();
+        let (copy, hung) = (dir.path().join("copy"), dir.path().join("copy/files/new"));
+        std::fs::create_dir_all(dir.path().join("copy/files")).unwrap();
+        assert!(Command::new("mkfifo").arg(&hung).status().unwrap().success());
+        let backing_up = store.clone();
+        let backup = std::thread::spawn(move || backing_up.backup(copy));
+        let users = || Arc::strong_count(&table.opened().0);
+        let before = users();
+        while users() == before {
+            std::thread::yield_now();
+        }
+        let (done, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            if closes {
+                done.send(store.close())
+            } else {
+                table.opened().0.fail(Failure::Write("by plan".to_owned(), io::ErrorKind::Other));
+                done.send(write(&table, 1))
+            }
+        });
+        let done = told.recv_timeout(Duration::from_secs(40));
+        std::fs::File::open(&hung).unwrap();
+        assert!(matches!(done, Ok(Err(Error::Halted { .. }))), "closes: {closes}, {done:?}");
+        backup.join().unwrap().unwrap_err();
+    }
+}
+
 #[test]
 fn readers_and_writers_go_on_while_the_engine_is_opened_anew() {
     const GENERATIONS: u64 = 4;

@@ -25,56 +25,64 @@ pub(in crate::cmd) struct Records {
 /// Reads the records; `None` if there is none. This takes over from their oracles, so the store
 /// must be a stand-in or a new one.
 pub(in crate::cmd) async fn read(store: FjallStore) -> anyhow::Result<Option<Records>> {
-    if is_database(&store).await? {
-        return Ok(Some(Records { issued: last_issued(&store).await?, embedded: true }));
-    }
-    served(store, async |databases| {
-        let mut highest = None;
-        for database in databases {
-            highest = highest.max(Some(last_issued(database).await?));
-        }
-        Ok(highest.map(|issued| Records { issued, embedded: false }))
+    with_databases(store, async |databases, embedded| {
+        Ok(highest(databases).await?.map(|issued| Records { issued, embedded }))
     })
     .await
 }
 
 /// Raises each record, so that new timestamps are above `to`.
 pub(in crate::cmd) async fn raise(store: FjallStore, to: Timestamp) -> anyhow::Result<()> {
-    if is_database(&store).await? {
-        return Ok(WindowOracle::raise(&store, fresh(), to).await?);
-    }
-    served(store, async |databases| {
-        for database in databases {
-            WindowOracle::raise(database, fresh(), to).await?;
-        }
-        Ok(())
+    with_databases(store, async |databases, _| raise_each(databases, to).await).await
+}
+
+/// Raises each record far above the highest of them, and returns them as they are then; `None` if
+/// there is none.
+pub(in crate::cmd) async fn raise_far(store: FjallStore) -> anyhow::Result<Option<Records>> {
+    with_databases(store, async |databases, embedded| {
+        let Some(highest) = highest(databases).await? else { return Ok(None) };
+        let issued = WindowOracle::far_above(highest)?;
+        raise_each(databases, issued).await?;
+        Ok(Some(Records { issued, embedded }))
     })
     .await
+}
+
+async fn highest(databases: &[Box<dyn Store>]) -> anyhow::Result<Option<Timestamp>> {
+    let mut highest = None;
+    for database in databases {
+        let issued = WindowOracle::open(&**database, fresh()).await?.peek().await?;
+        highest = highest.max(Some(issued));
+    }
+    Ok(highest)
+}
+
+async fn raise_each(databases: &[Box<dyn Store>], to: Timestamp) -> anyhow::Result<()> {
+    for database in databases {
+        WindowOracle::raise(&**database, fresh(), to).await?;
+    }
+    Ok(())
 }
 
 fn fresh() -> Incarnation {
     Incarnation(random())
 }
 
-pub(in crate::cmd) async fn is_database(store: &FjallStore) -> anyhow::Result<bool> {
-    Ok(store.table_names().await?.iter().any(|name| name == SYSTEM_TABLE))
-}
-
-async fn last_issued(store: &dyn Store) -> anyhow::Result<Timestamp> {
-    Ok(WindowOracle::open(store, fresh()).await?.peek().await?)
-}
-
-/// Serves a table server's store in this process while `work` uses its databases.
-async fn served<T>(
+/// Calls `work` with the databases of a store, and with whether the store itself is one. Serves a
+/// table server's store in this process meanwhile.
+async fn with_databases<T>(
     store: FjallStore,
-    work: impl AsyncFnOnce(&[GrpcStore]) -> anyhow::Result<T>,
+    work: impl AsyncFnOnce(&[Box<dyn Store>], bool) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    if store.table_names().await?.iter().any(|name| name == SYSTEM_TABLE) {
+        return work(&[Box::new(store)], true).await;
+    }
     let server = Server::over(store).await?;
     let record = format!("/tables/{SYSTEM_TABLE}");
     let names = server.table_names().await;
     let instances: Vec<&str> = names.iter().filter_map(|name| name.strip_suffix(&record)).collect();
     if instances.is_empty() {
-        return work(&[]).await;
+        return work(&[], false).await;
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.context("listening on this machine")?;
     let address = listener.local_addr()?;
@@ -85,13 +93,13 @@ async fn served<T>(
     });
     let working = async {
         let _stop = stop;
-        let mut databases = Vec::new();
+        let mut databases: Vec<Box<dyn Store>> = Vec::new();
         for instance in instances {
             let path = instance.replacen("projects/", "", 1).replacen("/instances/", "/", 1);
             let address = format!("bigtable://{address}/{path}").parse()?;
-            databases.push(GrpcStore::open(&address, ClientOptions::default()).await?);
+            databases.push(Box::new(GrpcStore::open(&address, ClientOptions::default()).await?));
         }
-        work(&databases).await
+        work(&databases, false).await
     };
     let (served, done) = tokio::join!(serving, working);
     // If the server fails, its error is the cause of the errors of its clients.
