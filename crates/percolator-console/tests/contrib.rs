@@ -6,7 +6,7 @@ mod shared;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,21 +129,30 @@ fn the_dashboard_has_its_rows_and_variables() {
     assert_eq!(ids.len(), panels.len(), "each panel has a number of its own");
 }
 
-/// `PROMTOOL` names the program where it is not in the path.
+/// What `promtool` answers; `None` if the program is not installed. `PROMTOOL` names it where it
+/// is not in the path.
+fn promtool(command: &str, file: &str) -> Option<Output> {
+    let program = std::env::var_os("PROMTOOL").unwrap_or_else(|| "promtool".into());
+    match Command::new(program).args([command, "rules"]).arg(contrib(file)).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            println!("SKIPPED: promtool {command}: {error} (Debian: apt-get install prometheus)");
+            None
+        }
+    }
+}
+
 #[test]
 fn prometheus_takes_the_alerts() {
-    let promtool = std::env::var_os("PROMTOOL").unwrap_or_else(|| "promtool".into());
-    let check = Command::new(&promtool)
-        .args(["check", "rules"])
-        .arg(contrib("prometheus/alerts.yml"))
-        .output();
-    match check {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("6 rules found"), "{output:?}");
-        }
-        Err(error) => {
-            println!("SKIPPED: promtool check rules: {error} (Debian: apt-get install prometheus)");
-        }
+    if let Some(output) = promtool("check", "prometheus/alerts.yml") {
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("6 rules found"), "{output:?}");
+    }
+}
+
+#[test]
+fn the_alert_of_no_oracle_stays_until_one_leads() {
+    if let Some(output) = promtool("test", "prometheus/alerts.test.yml") {
+        assert!(output.status.success(), "{output:?}");
     }
 }
