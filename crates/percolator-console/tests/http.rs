@@ -456,7 +456,7 @@ impl Panel for Shelf {
             let hit = json!({
                 "url": "https://a.example/?x=\"1\"", "title": "<script>alert(1)</script>",
                 "snippet": query, "highlights": [{ "start": 0, "end": 3 }], "rank": 0.5,
-                "in_links": 7, "duplicates": 2,
+                "in_links": 7, "duplicates": 2, "counted_max": 7,
             });
             Ok(json!({ "total": 25, "offset": offset, "hits": [hit] }))
         })
@@ -497,7 +497,7 @@ async fn the_search_page_is_written_where_it_is_open_and_else_it_is_the_shell() 
         "<mark>cod</mark> site:a.example",
         "&lt;script&gt;alert(1)&lt;/script&gt;",
         "href=\"https://a.example/?x=&quot;1&quot;\"",
-        "7 in-links · 2 duplicates",
+        "7 or more in-links · 2 duplicates",
         "/ops/search?q=cod&amp;site=a.example&amp;page=3",
         "/ops/search?q=cod&amp;site=a.example&amp;page=1",
         "start=\"11\"",
