@@ -57,9 +57,10 @@ mod verdict;
 mod why;
 
 pub use cells::Key;
-pub use console::{Access, Console, ConsoleError, Listening};
+pub use console::{Access, Bound, Console, ConsoleError, Listening};
 pub use metrics::STORE_PRESSURE;
 pub use panel::{Panel, PanelError};
 pub use recorder::Recorder;
 pub use said::duration_text;
+pub use state::Gauge;
 pub use why::why_json;

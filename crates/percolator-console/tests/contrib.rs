@@ -1,6 +1,6 @@
 //! The dashboard and the alerts of `contrib/` name metrics that `/metrics` has.
 
-#![allow(clippy::unwrap_used, reason = "tests and their helpers")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests and their helpers")]
 
 mod shared;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use percolator::{Percolator, Registration, WorkerOptions, Workers};
-use percolator_console::{Console, Listening, Recorder};
+use percolator_console::{Console, Gauge, Listening, Recorder};
 use serde_json::Value;
 
 use shared::{TEXT, Words, database, get, observe};
@@ -98,7 +98,7 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
     let oracle = include_str!("../../percolator-cli/src/cmd/serve/oracle.rs");
     assert!(oracle.contains("(\"oracle_is_leader\", "));
     let console = Console::new(&db).recorder(recorder);
-    let console = console.gauge("oracle_is_leader", "Whether it leads", || Some(1.0));
+    let console = console.gauge(Gauge::new("oracle_is_leader", "Whether it leads", || Some(1.0)));
     let console = console.listen("127.0.0.1:0").await.unwrap();
     let metrics = metrics_of(&db, &console).await;
     for file in ["grafana/percolator.json", "prometheus/alerts.yml"] {
