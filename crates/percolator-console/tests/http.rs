@@ -308,8 +308,10 @@ async fn why_is_answered_from_the_stored_trace() {
     );
     let edge = json!({ "table": "docs", "row": { "utf8": "a" }, "column": { "utf8": "doc:text" } });
     assert_eq!(why["edges"][0]["cell"], edge);
+    assert_eq!((&why["nodes"][0]["because"], &why["nodes"][1]["because"]), (&Value::Null, &edge));
     let down = ask("table=docs&row=a&column=doc:text").await.json();
     assert_eq!((&down["nodes"][1]["side"], &down["cut"]), (&json!("effect"), &json!(false)));
+    assert_eq!((&down["nodes"][0]["indent"], &down["nodes"][1]["indent"]), (&json!(0), &json!(1)));
     assert_eq!(ask("table=docs&row=none&column=doc:text").await.status, 404);
     assert_eq!(ask("table=none&row=a&column=doc:text").await.status, 404);
     assert_eq!(ask("table=docs&row=a&column=doc:text&at=1").await.status, 404);
