@@ -250,8 +250,6 @@ pub(crate) async fn of_demo(
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use percolator::cluster::Config;
-
     use super::*;
     use crate::context::Input;
     use crate::interrupt::Interrupt;
@@ -266,7 +264,7 @@ mod tests {
             metrics: Some((IpAddr::from(Ipv4Addr::UNSPECIFIED), 0).into()),
             shown: ShownArgs { insecure_console: true, ..ShownArgs::default() },
         };
-        let place = Place::Cluster(Box::new(Config::default()));
+        let place = Place::Cluster(Box::default());
         let shown =
             Shown { db: &db, recorder: None, place: Some(&place), index: None, gauge: None };
         let out = Out { json: false, quiet: true, color: false };
