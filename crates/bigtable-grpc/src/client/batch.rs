@@ -27,7 +27,7 @@ use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
 /// Asks the server how much it takes in one request, and for the id of its store.
 ///
 /// # Errors
-/// Those of the request. A server without the extension takes no batches, which is no error.
+/// The errors of the request. A server without the extension takes no batches, which is no error.
 pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) -> Result<Limits> {
     let answer = repeat(channels.deadline(), || async {
         let request = channels.request(routing, DescribeRequest {});
