@@ -129,7 +129,7 @@ fn the_dashboard_has_its_rows_and_variables() {
     assert_eq!(ids.len(), panels.len(), "each panel has a number of its own");
 }
 
-/// What `promtool` answers; `None` if the program is not installed. `PROMTOOL` names it where it
+/// Runs `promtool` on a file; `None` if the program is not installed. `PROMTOOL` names it where it
 /// is not in the path.
 fn promtool(command: &str, file: &str) -> Option<Output> {
     let program = std::env::var_os("PROMTOOL").unwrap_or_else(|| "promtool".into());

@@ -236,8 +236,8 @@ impl WebIndex {
         Ok(HitCounts { in_links: links.all, duplicates })
     }
 
-    /// Reads the links attached to a page, and to the cluster for which it is shown: counts at
-    /// most so many, and shows at most so many.
+    /// Reads the links attached to a page, and to the cluster for which it is shown. Counts and
+    /// shows at most so many.
     async fn attached(
         &self,
         view: &Snapshot,
