@@ -36,8 +36,8 @@ mod worker;
 
 pub use error::Error;
 pub use index::{
-    AnchorView, ClusterView, IndexStats, LoadOptions, LoadReport, MemberView, Mirror, MirrorReport,
-    PageView, Progress, Quantiles, RankReport, RecrawlReport, SEARCH_DIR, Skipped, VerifyReport,
-    WebIndex,
+    AnchorView, ClusterView, HitCounts, IndexStats, LoadOptions, LoadReport, MemberView, Mirror,
+    MirrorReport, PageView, Progress, Quantiles, RankReport, RecrawlReport, SEARCH_DIR, Skipped,
+    VerifyReport, WebIndex,
 };
 pub use worker::Worker;

@@ -13,7 +13,7 @@ use percolator::{Percolator, WorkerOptions};
 use webindex::address::Base;
 use webindex::generate::Site;
 use webindex::search::{Entry, IndexedPage, SearchIndex, Update};
-use webindex::{LoadOptions, Progress, WebIndex};
+use webindex::{HitCounts, LoadOptions, Progress, WebIndex};
 
 use crate::site::{BASE, Fixture, page};
 
@@ -52,6 +52,9 @@ async fn in_links_move_with_the_canonical_of_their_cluster() {
     // Before any ranking, the first URL wins a tie.
     assert_eq!(fixture.canonical("b.html").await, "a.html");
     assert_eq!(fixture.in_links("a.html").await, 2);
+    let hits = fixture.index.search("fish", 10).await.unwrap();
+    let counts = fixture.index.counts(&hits).await.unwrap();
+    assert_eq!(counts, [HitCounts { in_links: 2, duplicates: 1 }]);
     // Two pages link to b.html and none to a.html, so b.html has the higher rank.
     fixture.index.rank(&Progress::default()).await.unwrap();
     fixture.verified().await;
@@ -141,6 +144,9 @@ async fn many_links_to_one_page_are_no_conflict_storm() {
     }
     fixture.load().await;
     assert_eq!(fixture.in_links("hot.html").await, 300);
+    let hits = fixture.index.search("everyone", 10).await.unwrap();
+    let counts = fixture.index.counts(&hits).await.unwrap();
+    assert_eq!(counts, [HitCounts { in_links: HitCounts::MAX, duplicates: 0 }]);
     let counts = fixture.index.database().stats();
     assert!(counts.conflicts * 20 < counts.committed, "{counts:?}");
 }

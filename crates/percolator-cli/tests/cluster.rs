@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -225,14 +225,24 @@ impl Drop for Running {
     }
 }
 
-/// A console of the cluster, and the URL that it prints, in which its token is.
-fn console(config: &Path) -> (Running, String) {
+/// Starts a command whose standard output is a pipe, and reads its first line.
+fn start(args: &[&str], stderr: Stdio) -> (Running, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    command.args(["console", "--listen", "127.0.0.1:0", "--quiet", "--config"]).arg(config);
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let mut url = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
-    (Running(child), url.trim().to_owned())
+    let mut child = command.args(args).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (Running(child), line.trim().to_owned())
+}
+
+/// A console of the cluster, and its URL with its token. A pipe gets the token's file alone.
+fn console(config: &Path) -> (Running, String) {
+    let config = config.to_str().unwrap();
+    let args = ["console", "--listen", "127.0.0.1:0", "--quiet", "--config", config];
+    let (console, line) = start(&args, Stdio::inherit());
+    let (page, file) = line.split_once("  (its token is in ").unwrap();
+    let token = std::fs::read_to_string(file.strip_suffix(')').unwrap()).unwrap();
+    assert!(!line.contains(&token), "{line}");
+    (console, format!("{page}#t={token}"))
 }
 
 /// Asks a console for JSON.
@@ -302,4 +312,41 @@ fn servers_show_their_metrics_only_where_they_know_the_cluster() {
     .unwrap();
     let oracle = ["serve", "oracle", "--data", data, "--config", config.to_str().unwrap()];
     run(&oracle).refused(2, "two stores");
+}
+
+/// The first line of a text that contains a part. Another thread reads on, so that the writer
+/// never waits.
+fn line_with(lines: impl Read + Send + 'static, part: &'static str) -> String {
+    let (found, finding) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(lines).lines().map_while(Result::ok) {
+            if line.contains(part) {
+                drop(found.send(line));
+            }
+        }
+    });
+    finding.recv_timeout(WAIT_MAX).unwrap()
+}
+
+/// No cluster is at the addresses of the settings.
+#[test]
+fn a_server_does_not_start_without_its_metrics_and_serves_without_its_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, config) = (dir.path().join("data"), dir.path().join("percolator.toml"));
+    let settings = "store = \"bigtable://127.0.0.1:1/p/i\"\noracles = [\"127.0.0.1:2\"]\n";
+    std::fs::write(&config, settings).unwrap();
+    let (data, config) = (data.to_str().unwrap(), config.to_str().unwrap());
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    let table = ["serve", "table", "--data", data, "--listen", "127.0.0.1:0", "--config", config];
+    let args = [&table[..], &["--metrics", &taken]].concat();
+    let (mut server, address) = start(&args, Stdio::piped());
+    assert_eq!(address, "", "it serves");
+    line_with(server.0.stderr.take().unwrap(), "cannot listen at");
+    assert_eq!(server.0.wait().unwrap().code(), Some(2));
+
+    let (mut server, address) = start(&table, Stdio::piped());
+    line_with(server.0.stderr.take().unwrap(), "has not joined its cluster");
+    TcpStream::connect(address).unwrap();
+    assert_eq!(server.0.try_wait().unwrap(), None);
 }

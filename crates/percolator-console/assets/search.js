@@ -29,11 +29,12 @@ function Out({ url, children }) {
 const pageHref = (url) => `#/search?${new URLSearchParams({ page: url })}`;
 
 function Hit({ hit }) {
+  const count = (n) => `${num(n)}${n >= hit.counted_max ? ' or more' : ''}`;
   return html`<li class="hit">
     <a class="title" href=${pageHref(hit.url)}>${hit.title || hit.url}</a>
     <div class="url"><${Out} url=${hit.url}>${hit.url}<//></div>
     <div><${Marked} text=${hit.snippet} ranges=${hit.highlights} /></div>
-    <div class="dim">rank ${num(hit.rank, 6)}${hit.in_links !== undefined ? ` · ${num(hit.in_links)} in-links` : ''}${hit.duplicates ? ` · ${num(hit.duplicates)} duplicates` : ''}</div>
+    <div class="dim">rank ${num(hit.rank, 6)}${hit.in_links !== undefined ? ` · ${count(hit.in_links)} in-links` : ''}${hit.duplicates ? ` · ${count(hit.duplicates)} duplicates` : ''}</div>
   </li>`;
 }
 

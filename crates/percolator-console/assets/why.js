@@ -16,33 +16,6 @@ function Find({ cell, at }) {
   return html`<form class="find" onSubmit=${go}>${['table', 'row', 'column'].map((name) => field(name, { required: true }))} ${field('at', { type: 'number', min: 0, placeholder: 'the latest' })} <button>show</button></form>`;
 }
 
-/** The causes from the root on, the write's own transaction, then what it has set off as a tree. */
-export function inOrder(why) {
-  const node = new Map(why.nodes.map((n) => [n.ts, n]));
-  const because = new Map();
-  const next = new Map();
-  for (const edge of why.edges) {
-    if (!because.has(edge.to)) because.set(edge.to, edge.cell);
-    next.set(edge.from, [...(next.get(edge.from) || []), edge.to]);
-  }
-  const line = (ts, indent) => ({ ...node.get(ts), indent, because: because.get(ts) });
-  const lines = why.nodes.filter((n) => n.side !== 'effect').map((n) => line(n.ts, 0));
-  const seen = new Set();
-  const walk = (ts, indent) => {
-    const effects = (next.get(ts) || []).filter((to) => {
-      if (seen.has(to) || node.get(to).side !== 'effect') return false;
-      seen.add(to);
-      return true;
-    });
-    for (const to of effects) {
-      lines.push(line(to, indent));
-      walk(to, indent + 1);
-    }
-  };
-  walk(why.write.commit_ts, 1);
-  return lines;
-}
-
 /** A transaction on the time axis: the wait for its begin, and its duration. */
 function Bar({ of, from, span }) {
   if (!of.recorded) return html`<span class="dim">not recorded</span>`;
@@ -75,7 +48,7 @@ function wrote(of) {
 }
 
 function Waterfall({ why }) {
-  const lines = inOrder(why);
+  const lines = why.nodes;
   const known = lines.filter((of) => of.recorded);
   const from = Math.min(...known.map((of) => of.wall_ms - of.took_ms - (of.delay_ms || 0)));
   const span = Math.max(Math.max(...known.map((of) => of.wall_ms)) - from, 1);
@@ -94,7 +67,7 @@ function Waterfall({ why }) {
 }
 
 function Shown({ cell, at }) {
-  const { data, error } = usePoll(route('why', { ...cell, at }), 2000);
+  const { data, error } = usePoll(route('why', { ...cell, at }), 10000);
   if (error && !data) {
     // Below the safe point nobody knows what the cell was.
     return error.status === 410 ? html`<p>Not recorded: this timestamp lies below the safe point.</p><${Oops} error=${error} />` : html`<${Oops} error=${error} />`;

@@ -89,6 +89,17 @@ pub(crate) fn parse_key(given: &str) -> Result<Bytes, String> {
     }
 }
 
+/// The first bytes, at most so many, which do not end in the middle of a character.
+pub(crate) fn beginning(bytes: &[u8], bytes_max: usize) -> &[u8] {
+    let Some(cut) = bytes.get(..bytes_max).filter(|cut| cut.len() < bytes.len()) else {
+        return bytes;
+    };
+    match std::str::from_utf8(cut) {
+        Err(error) if error.error_len().is_none() => &cut[..error.valid_up_to()],
+        _ => cut,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

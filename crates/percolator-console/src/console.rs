@@ -122,6 +122,47 @@ pub struct Console {
     gauges: Vec<Gauge>,
 }
 
+/// An address that is taken before its console exists. Until then, connections wait.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use percolator::Percolator;
+/// use percolator_console::{Bound, Console};
+/// let bound = Bound::at("127.0.0.1:0", false).await?;
+/// let db = Percolator::in_memory().await?;
+/// let console = Console::new(&db).listen_on(bound)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    addr: SocketAddr,
+}
+
+impl Bound {
+    /// Takes an address. `insecure` allows one beyond loopback, as [`Console::insecure`] does.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Listen`] and [`ConsoleError::Insecure`].
+    pub async fn at(
+        addr: impl ToSocketAddrs + std::fmt::Debug,
+        insecure: bool,
+    ) -> Result<Bound, ConsoleError> {
+        let problem = |source| ConsoleError::Listen { addr: format!("{addr:?}"), source };
+        let listener = TcpListener::bind(&addr).await.map_err(problem)?;
+        let addr = listener.local_addr().map_err(problem)?;
+        if !addr.ip().is_loopback() && !insecure {
+            return Err(ConsoleError::Insecure { addr });
+        }
+        Ok(Bound { listener, addr })
+    }
+
+    /// Returns the address.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
 /// A console that listens, until this value is dropped.
 ///
 /// See [`Console`] for an example.
@@ -289,27 +330,10 @@ impl Console {
         self
     }
 
-    /// Adds the gauge `percolator_NAME` to `/metrics`. Each request for `/metrics` calls
-    /// `value`, which must not wait. While `value` returns `None`, the answer lacks the gauge.
-    ///
-    /// ```
-    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-    /// use percolator::Percolator;
-    /// use percolator_console::Console;
-    /// let db = Percolator::in_memory().await?;
-    /// let queued = || Some(7.0);
-    /// let console = Console::new(&db).gauge("jobs_queued", "Jobs that wait", queued);
-    /// let console = console.listen("127.0.0.1:0").await?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
+    /// Adds a number to `/metrics`. See [`Gauge`] for an example.
     #[must_use]
-    pub fn gauge(
-        mut self,
-        name: &'static str,
-        help: &'static str,
-        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
-    ) -> Self {
-        self.gauges.push(Gauge { name, help, value: Arc::new(value) });
+    pub fn gauge(mut self, gauge: Gauge) -> Self {
+        self.gauges.push(gauge);
         self
     }
 
@@ -322,12 +346,15 @@ impl Console {
         self,
         addr: impl ToSocketAddrs + std::fmt::Debug,
     ) -> Result<Listening, ConsoleError> {
-        let problem = |source| ConsoleError::Listen { addr: format!("{addr:?}"), source };
-        let listener = TcpListener::bind(&addr).await.map_err(problem)?;
-        let addr = listener.local_addr().map_err(problem)?;
-        if !addr.ip().is_loopback() && !self.insecure {
-            return Err(ConsoleError::Insecure { addr });
-        }
+        let bound = Bound::at(addr, self.insecure).await?;
+        self.listen_on(bound)
+    }
+
+    /// As [`listen`](Console::listen), at an address that was taken before.
+    ///
+    /// # Errors
+    /// [`ConsoleError`]; each variant says what to do next.
+    pub fn listen_on(self, Bound { listener, addr }: Bound) -> Result<Listening, ConsoleError> {
         let base = self.base_path.clone();
         let malformed = !base.starts_with('/')
             || base.ends_with('/')

@@ -33,9 +33,9 @@
 //! ```
 //!
 //! Invariants: a GET writes nothing and takes no timestamp. There is one exception: to show
-//! rows, the console reads them, and any reader of the database resolves a dead owner's lock.
-//! Each request passes the guard before its route runs. Everything that the console keeps is
-//! bounded, and starts empty with the process.
+//! rows and to search, the console reads rows, and any reader of the database resolves a dead
+//! owner's lock. Each request passes the guard before its route runs. Everything that the console
+//! keeps is bounded, and starts empty with the process.
 //!
 //! Not here: TLS. Beyond loopback, put the console behind a proxy that has it, or reach it through
 //! `ssh -L`.
@@ -57,9 +57,10 @@ mod verdict;
 mod why;
 
 pub use cells::Key;
-pub use console::{Access, Console, ConsoleError, Listening};
+pub use console::{Access, Bound, Console, ConsoleError, Listening};
 pub use metrics::STORE_PRESSURE;
 pub use panel::{Panel, PanelError};
 pub use recorder::Recorder;
 pub use said::duration_text;
+pub use state::Gauge;
 pub use why::why_json;

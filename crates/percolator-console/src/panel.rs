@@ -44,7 +44,8 @@ pub trait Panel: Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Searches, and returns `{total, offset, hits: [{url, title, snippet, highlights, rank,
-    /// ..}]}`.
+    /// ..}]}`. A hit may also have the counts `in_links` and `duplicates`. If it has
+    /// `counted_max`, a count that is as high stands for this many or more.
     fn search<'a>(
         &'a self,
         query: &'a str,

@@ -56,12 +56,34 @@ impl Deref for App {
     }
 }
 
-/// A number that the program adds to the metrics.
+/// A number that the program adds to `/metrics`, as the gauge `percolator_NAME`.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use percolator::Percolator;
+/// use percolator_console::{Console, Gauge};
+/// let db = Percolator::in_memory().await?;
+/// let queued = Gauge::new("jobs_queued", "Jobs that wait", || Some(7.0));
+/// let console = Console::new(&db).gauge(queued).listen("127.0.0.1:0").await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
-pub(crate) struct Gauge {
+pub struct Gauge {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     pub(crate) value: Arc<dyn Fn() -> Option<f64> + Send + Sync>,
+}
+
+impl Gauge {
+    /// Makes the gauge of this name. Each request for `/metrics` calls `value`, which must not
+    /// wait. While `value` returns `None`, the answer lacks the gauge.
+    pub fn new(
+        name: &'static str,
+        help: &'static str,
+        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) -> Self {
+        Gauge { name, help, value: Arc::new(value) }
+    }
 }
 
 impl fmt::Debug for Gauge {

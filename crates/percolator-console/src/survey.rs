@@ -19,7 +19,7 @@ use percolator::store::sync::locked;
 const FRESH: Duration = Duration::from_secs(1);
 /// How long a look may take.
 const LOOK_MAX: Duration = Duration::from_secs(60);
-/// The most locks that a look reads.
+/// The most locks that a look keeps.
 const LOCKS_MAX: usize = 1_000;
 /// About how many notifications of a table a look counts.
 const NOTIFICATIONS_MAX: usize = 50_000;
@@ -92,12 +92,10 @@ impl Survey {
 }
 
 async fn look(db: &Percolator, retention: Duration) -> percolator::Result<Found> {
-    let mut locks = db.held_locks(LOCKS_MAX).await?;
-    locks.sort_by_key(|lock| lock.start_ts);
     Ok(Found {
         backlog: db.backlog_within(NOTIFICATIONS_MAX).await?,
         set_aside: db.set_aside().await?,
-        locks,
+        locks: db.held_locks(LOCKS_MAX).await?,
         gc: db.gc_status(retention).await?,
     })
 }

@@ -1,7 +1,7 @@
 //! Why a cell is as it is, as the API and `percolator why --json` write it.
 
 use percolator::Timestamp;
-use percolator::admin::{CellName, Why, WhyEdge, WhyNode};
+use percolator::admin::{CellName, Why, WhyEdge, WhyLine};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(crate) struct WhyDto {
     /// The timestamp of the reader.
     at: u64,
     write: WriteDto,
-    /// In order of their timestamps.
+    /// In the order of a list: causes, the write's own, effects as a tree.
     nodes: Vec<NodeDto>,
     edges: Vec<EdgeDto>,
     /// Whether there are more than are shown.
@@ -37,6 +37,10 @@ struct NodeDto {
     /// `cause`, `own`, or `effect`.
     side: &'static str,
     depth: usize,
+    /// How many steps it stands to the right in a list.
+    indent: usize,
+    /// The first change that set it off.
+    because: Option<CellDto>,
     recorded: bool,
     name: Option<String>,
     start_ts: Option<u64>,
@@ -67,13 +71,16 @@ fn cell(name: &CellName) -> CellDto {
     cell_dto(&name.table, &name.row, &name.column)
 }
 
-impl From<&WhyNode> for NodeDto {
-    fn from(node: &WhyNode) -> Self {
+impl From<WhyLine<'_>> for NodeDto {
+    fn from(line: WhyLine<'_>) -> Self {
+        let node = line.node;
         let record = node.record.as_ref();
         NodeDto {
             ts: node.ts.as_u64(),
             side: node.side.name(),
             depth: node.depth,
+            indent: line.indent,
+            because: line.because.map(cell),
             recorded: record.is_some(),
             name: record.and_then(|record| record.name.clone()),
             start_ts: record.map(|record| record.start_ts.as_u64()),
@@ -106,7 +113,7 @@ impl From<&Why> for WhyDto {
                 commit_ts: ts(why.write.commit_ts),
                 deleted: why.write.deleted,
             },
-            nodes: why.nodes.iter().map(NodeDto::from).collect(),
+            nodes: why.lines().into_iter().map(NodeDto::from).collect(),
             edges: why.edges.iter().map(edge).collect(),
             cut: why.cut,
         }

@@ -1,17 +1,17 @@
 //! The dashboard and the alerts of `contrib/` name metrics that `/metrics` has.
 
-#![allow(clippy::unwrap_used, reason = "tests and their helpers")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests and their helpers")]
 
 mod shared;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
 use percolator::{Percolator, Registration, WorkerOptions, Workers};
-use percolator_console::{Console, Listening, Recorder};
+use percolator_console::{Console, Gauge, Listening, Recorder};
 use serde_json::Value;
 
 use shared::{TEXT, Words, database, get, observe};
@@ -98,7 +98,7 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
     let oracle = include_str!("../../percolator-cli/src/cmd/serve/oracle.rs");
     assert!(oracle.contains("(\"oracle_is_leader\", "));
     let console = Console::new(&db).recorder(recorder);
-    let console = console.gauge("oracle_is_leader", "Whether it leads", || Some(1.0));
+    let console = console.gauge(Gauge::new("oracle_is_leader", "Whether it leads", || Some(1.0)));
     let console = console.listen("127.0.0.1:0").await.unwrap();
     let metrics = metrics_of(&db, &console).await;
     for file in ["grafana/percolator.json", "prometheus/alerts.yml"] {
@@ -129,21 +129,30 @@ fn the_dashboard_has_its_rows_and_variables() {
     assert_eq!(ids.len(), panels.len(), "each panel has a number of its own");
 }
 
-/// `PROMTOOL` names the program where it is not in the path.
+/// Runs `promtool` on a file; `None` if the program is not installed. `PROMTOOL` names it where it
+/// is not in the path.
+fn promtool(command: &str, file: &str) -> Option<Output> {
+    let program = std::env::var_os("PROMTOOL").unwrap_or_else(|| "promtool".into());
+    match Command::new(program).args([command, "rules"]).arg(contrib(file)).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            println!("SKIPPED: promtool {command}: {error} (Debian: apt-get install prometheus)");
+            None
+        }
+    }
+}
+
 #[test]
 fn prometheus_takes_the_alerts() {
-    let promtool = std::env::var_os("PROMTOOL").unwrap_or_else(|| "promtool".into());
-    let check = Command::new(&promtool)
-        .args(["check", "rules"])
-        .arg(contrib("prometheus/alerts.yml"))
-        .output();
-    match check {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("6 rules found"), "{output:?}");
-        }
-        Err(error) => {
-            println!("SKIPPED: promtool check rules: {error} (Debian: apt-get install prometheus)");
-        }
+    if let Some(output) = promtool("check", "prometheus/alerts.yml") {
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("6 rules found"), "{output:?}");
+    }
+}
+
+#[test]
+fn the_alert_of_no_oracle_stays_until_one_leads() {
+    if let Some(output) = promtool("test", "prometheus/alerts.test.yml") {
+        assert!(output.status.success(), "{output:?}");
     }
 }

@@ -308,8 +308,10 @@ async fn why_is_answered_from_the_stored_trace() {
     );
     let edge = json!({ "table": "docs", "row": { "utf8": "a" }, "column": { "utf8": "doc:text" } });
     assert_eq!(why["edges"][0]["cell"], edge);
+    assert_eq!((&why["nodes"][0]["because"], &why["nodes"][1]["because"]), (&Value::Null, &edge));
     let down = ask("table=docs&row=a&column=doc:text").await.json();
     assert_eq!((&down["nodes"][1]["side"], &down["cut"]), (&json!("effect"), &json!(false)));
+    assert_eq!((&down["nodes"][0]["indent"], &down["nodes"][1]["indent"]), (&json!(0), &json!(1)));
     assert_eq!(ask("table=docs&row=none&column=doc:text").await.status, 404);
     assert_eq!(ask("table=none&row=a&column=doc:text").await.status, 404);
     assert_eq!(ask("table=docs&row=a&column=doc:text&at=1").await.status, 404);
@@ -456,7 +458,7 @@ impl Panel for Shelf {
             let hit = json!({
                 "url": "https://a.example/?x=\"1\"", "title": "<script>alert(1)</script>",
                 "snippet": query, "highlights": [{ "start": 0, "end": 3 }], "rank": 0.5,
-                "in_links": 7, "duplicates": 2,
+                "in_links": 7, "duplicates": 2, "counted_max": 7,
             });
             Ok(json!({ "total": 25, "offset": offset, "hits": [hit] }))
         })
@@ -497,7 +499,7 @@ async fn the_search_page_is_written_where_it_is_open_and_else_it_is_the_shell() 
         "<mark>cod</mark> site:a.example",
         "&lt;script&gt;alert(1)&lt;/script&gt;",
         "href=\"https://a.example/?x=&quot;1&quot;\"",
-        "7 in-links · 2 duplicates",
+        "7 or more in-links · 2 duplicates",
         "/ops/search?q=cod&amp;site=a.example&amp;page=3",
         "/ops/search?q=cod&amp;site=a.example&amp;page=1",
         "start=\"11\"",

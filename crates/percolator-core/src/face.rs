@@ -13,8 +13,8 @@ pub mod admin {
         Age, CellName, CellState, CloseReport, Collector, Explained, Explanation, FirstStep,
         GcCounts, GcOptions, GcReport, GcStatus, Incarnation, LastRound, LockEnd, LockFate,
         LockView, LockWaiter, Meaning, Moment, OldestReader, ProcessInfo, ReadOutcome, ReaderView,
-        Side, Stats, Status, TableSize, TraceCause, TraceRecord, WeakClient, Why, WhyEdge, WhyNode,
-        WhyWrite, WriteView,
+        Side, Stats, Status, TableSize, TraceCause, TraceRecord, WeakClient, Why, WhyEdge, WhyLine,
+        WhyNode, WhyWrite, WriteView,
     };
 }
 

@@ -90,7 +90,7 @@ pub use status::Status;
 pub use testing::doc_test;
 pub use trace::record::{TraceCause, TraceRecord};
 pub use trace::sampling::Sampling;
-pub use trace::why::{Side, Why, WhyEdge, WhyNode, WhyWrite};
+pub use trace::why::{Side, Why, WhyEdge, WhyLine, WhyNode, WhyWrite};
 pub use txn::commit::{Prewritten, PrimaryCommitted};
 pub use txn::lock_waits::LockWaiter;
 pub use txn::scan::{Scan, ScannedRow};

@@ -50,6 +50,8 @@ const ERROR_BYTES_MAX: usize = 80;
 const FAILING_BYTES_MAX: usize = 320;
 /// How many bytes of a status name locks that the client waits for.
 const WAITS_BYTES_MAX: usize = 160;
+/// The counters that get their room first: lists of processes show them.
+const COUNTERS_FIRST: [&str; 2] = ["committed", "observer_runs"];
 
 /// The status of a client.
 ///
@@ -70,7 +72,7 @@ pub struct Status {
     /// The observers that the client runs, as many as fit into the row.
     pub observers: Vec<String>,
     /// The client's counters since it began: names and values of [`Stats`](crate::Stats) that
-    /// are not zero.
+    /// are not zero, as many as fit into the row.
     pub counters: Vec<(String, u64)>,
     /// How many cells its observers fail on and try again.
     pub failing_cells: u64,
@@ -200,21 +202,29 @@ fn encode(shared: &Shared, process: &ProcessInfo, since_ms: u64) -> Bytes {
     let now = shared.runtime().now();
     let failing = shared.failures().failing(now, usize::MAX);
     let waits = shared.lock_waits().list(now, usize::MAX);
-    let failing = part_of(&failing, FAILING_BYTES_MAX, put_failing);
-    let waits = part_of(&waits, WAITS_BYTES_MAX, put_wait);
-    let counters = shared.counters().read().entries();
-    let counters: Vec<_> = counters.into_iter().filter(|(_, value)| *value > 0).collect();
-    let numbers = counters.iter().map(|(name, _)| 2 + name.len() + 8).sum::<usize>();
-    let taken = out.len() + numbers + failing.len() + waits.len() + 4;
-    let mut room = BYTES_MAX.saturating_sub(taken);
+    let mut tail = part_of(&failing, FAILING_BYTES_MAX, put_failing);
+    tail.put_slice(&part_of(&waits, WAITS_BYTES_MAX, put_wait));
     let mut observers: Vec<_> = shared.hints().running().into_iter().map(|o| o.observer).collect();
     observers.dedup();
-    observers.retain(|name| {
-        let size = 2 + start_of(name, NAME_BYTES_MAX).len();
+    finish(out, observers, shared.counters().read().entries(), &tail)
+}
+
+/// Writes as many observers and counters as there is room for before the tail: counters first.
+fn finish(
+    mut out: BytesMut,
+    mut observers: Vec<String>,
+    mut counters: Vec<(&'static str, u64)>,
+    tail: &[u8],
+) -> Bytes {
+    let mut room = BYTES_MAX.saturating_sub(out.len() + tail.len() + 4);
+    let mut fits = |size: usize| {
         let fits = size <= room;
-        room -= if fits { size } else { room };
+        room -= if fits { size } else { 0 };
         fits
-    });
+    };
+    counters.sort_by_key(|(name, _)| !COUNTERS_FIRST.contains(name));
+    counters.retain(|(name, value)| *value > 0 && fits(2 + name.len() + 8));
+    observers.retain(|name| fits(2 + start_of(name, NAME_BYTES_MAX).len()));
     out.put_u16(observers.len() as u16);
     for name in &observers {
         put_bytes16(&mut out, start_of(name, NAME_BYTES_MAX).as_bytes());
@@ -224,8 +234,8 @@ fn encode(shared: &Shared, process: &ProcessInfo, since_ms: u64) -> Bytes {
         put_bytes16(&mut out, name.as_bytes());
         out.put_u64(value);
     }
-    out.put_slice(&failing);
-    out.put_slice(&waits);
+    out.put_slice(tail);
+    debug_assert!(out.len() <= BYTES_MAX, "a status of {} bytes", out.len());
     out.freeze()
 }
 
@@ -336,4 +346,34 @@ fn decode(client: Incarnation, alive: bool, value: &Bytes) -> Option<Status> {
         lock_waits,
         waits,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The head, the failing cells and the waits are as long as they can be, and no counter is
+    /// zero.
+    #[test]
+    fn a_status_has_its_bound_whatever_it_says() {
+        let mut head = BytesMut::new();
+        head.put_u8(FORMAT);
+        head.put_bytes(0, 8 + 8 + 4);
+        for _ in 0..3 {
+            put_bytes16(&mut head, &[b'x'; NAME_BYTES_MAX]);
+        }
+        let mut tail = BytesMut::new();
+        for bytes in [FAILING_BYTES_MAX, WAITS_BYTES_MAX] {
+            tail.put_bytes(0, 8 + 2 + bytes);
+        }
+        let counters: Vec<_> =
+            crate::Stats::default().entries().into_iter().map(|(name, _)| (name, 7)).collect();
+        let all: usize = counters.iter().map(|(name, _)| 2 + name.len() + 8).sum();
+        assert!(head.len() + tail.len() + 4 + all > BYTES_MAX, "not all counters fit");
+        let observers = vec!["o".repeat(NAME_BYTES_MAX); 50];
+        let status = finish(head, observers, counters, &tail);
+        assert!((BYTES_MAX - 100..=BYTES_MAX).contains(&status.len()), "{}", status.len());
+        let has = |name: &str| status.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+        assert!(COUNTERS_FIRST.into_iter().all(has));
+    }
 }

@@ -33,7 +33,7 @@ pub use mirror::{Mirror, MirrorReport};
 pub use rank::RankReport;
 pub use recrawl::RecrawlReport;
 pub use verify::VerifyReport;
-pub use view::{AnchorView, ClusterView, IndexStats, MemberView, PageView};
+pub use view::{AnchorView, ClusterView, HitCounts, IndexStats, MemberView, PageView};
 
 /// How long to wait for a store that cannot be reached, and how often to try it.
 const OUTAGE_MAX: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::try_join_all;
 use percolator::admin::CellName;
 use percolator::{Bytes, Column, Snapshot};
 
@@ -128,6 +129,22 @@ struct Attached {
     shown: Vec<AnchorView>,
 }
 
+/// The links and duplicates of a page that was found.
+///
+/// See [`WebIndex::counts`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct HitCounts {
+    /// How many links are attached to the page, at most [`MAX`](HitCounts::MAX).
+    pub in_links: usize,
+    /// How many other pages are in its cluster, at most [`MAX`](HitCounts::MAX).
+    pub duplicates: usize,
+}
+
+impl HitCounts {
+    /// Counting ends here: a count that is as high stands for this many or more.
+    pub const MAX: usize = 100;
+}
+
 type Cells = BTreeMap<Column, Bytes>;
 
 impl WebIndex {
@@ -179,8 +196,8 @@ impl WebIndex {
         };
         let canonical = shown.unwrap_or_else(|| url.clone());
         let cluster = cluster.filter(|_| canonical == url);
-        let Attached { all: in_links, shown: anchors, .. } =
-            self.attached(&view, &url, cluster).await?;
+        let Attached { all: in_links, shown: anchors } =
+            self.attached(&view, &url, cluster, (usize::MAX, ANCHORS_SHOWN)).await?;
         Ok(Some(PageView {
             title,
             excerpt: text.chars().take(300).collect(),
@@ -196,23 +213,52 @@ impl WebIndex {
         }))
     }
 
-    /// Reads the links attached to a page, and to the cluster for which it is shown.
+    /// Counts the links and duplicates of each hit, in one snapshot. Reads no page, and no more
+    /// rows than it counts.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub async fn counts(&self, hits: &[Hit]) -> Result<Vec<HitCounts>, Error> {
+        let view = self.db.snapshot().await?;
+        try_join_all(hits.iter().map(|hit| self.counts_of(&view, &hit.url))).await
+    }
+
+    async fn counts_of(&self, view: &Snapshot, url: &str) -> Result<HitCounts, Error> {
+        let member = view.get(&self.tables.documents, url, &MEMBER).await?;
+        let (mut shown_for, mut duplicates) = (None, 0);
+        if let Some(id) = decode::<Member>(member)?.and_then(|member| member.cluster()) {
+            let shown = self.tables.shown(view.as_ref(), id).await?;
+            shown_for = shown.is_none_or(|shown| shown == url).then_some(id);
+            let members = self.tables.first_members(view.as_ref(), id, HitCounts::MAX + 1).await?;
+            duplicates = members.len().saturating_sub(1);
+        }
+        let links = self.attached(view, url, shown_for, (HitCounts::MAX, 0)).await?;
+        Ok(HitCounts { in_links: links.all, duplicates })
+    }
+
+    /// Reads the links attached to a page, and to the cluster for which it is shown. Counts and
+    /// shows at most so many.
     async fn attached(
         &self,
         view: &Snapshot,
         url: &str,
         cluster: Option<ClusterId>,
+        (counted_max, shown_max): (usize, usize),
     ) -> Result<Attached, Error> {
         let mut attached = Attached::default();
         let holders = [Some(url.to_owned()), cluster.map(|cluster| cluster.holder())];
         for holder in holders.into_iter().flatten() {
-            let mut scan = view.scan(&self.tables.inlinks).prefix(LinkRow::held_by(&holder));
+            let scan = view.scan(&self.tables.inlinks).prefix(LinkRow::held_by(&holder));
+            let mut scan = scan.limit(counted_max);
             while let Some(row) = scan.next().await? {
                 let Some(place) = LinkRow::parse(&row.row) else { continue };
                 for (column, value) in &row.cells {
                     let Some(source) = in_link_source(column) else { continue };
+                    if attached.all >= counted_max {
+                        return Ok(attached);
+                    }
                     attached.all += 1;
-                    if attached.shown.len() < ANCHORS_SHOWN {
+                    if attached.shown.len() < shown_max {
                         attached.shown.push(AnchorView {
                             source: source.to_owned(),
                             target: place.target.clone(),
@@ -243,7 +289,7 @@ impl WebIndex {
                 Some(Page::Indexed { title, .. }) => title,
                 _ => String::new(),
             };
-            let in_links = self.attached(&view, &place.url, None).await?.all;
+            let in_links = self.attached(&view, &place.url, None, (usize::MAX, 0)).await?.all;
             members.push(MemberView { url: place.url, title, rank: place.rank, in_links });
         }
         let canonical = self.tables.shown(view.as_ref(), id).await?.unwrap_or(url);

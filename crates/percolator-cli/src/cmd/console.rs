@@ -1,5 +1,6 @@
 //! `console`: shows a store in the browser.
 
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use webindex::WebIndex;
 
 use crate::cmd::serve::asked_to_end;
 use crate::cmd::webindex::{is_in, search_dir};
-use crate::console::{ADDRESS, Shown, ShownArgs};
+use crate::console::{ADDRESS, Consoles, Shown, ShownArgs, announced};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::store::{Place, StoreArgs};
@@ -57,19 +58,18 @@ impl Console {
             recorder: Some(&recorder),
             place: Some(&place),
             index: index.as_ref(),
-            measured: None,
+            gauge: None,
         };
-        let console = self.shown.console(&shown);
-        let console = match &place {
-            Place::Directory(dir) => console.token_dir(dir),
-            Place::Cluster(_) => console,
-        };
-        let console = console.listen(self.listen).await?;
+        let mut consoles = Consoles::default();
+        let dir = consoles.token_dir(Some(&place))?;
+        let console = self.shown.console(&shown).token_dir(dir).listen(self.listen).await?;
         if context.out.json {
-            let (url, address) = (console.url(), console.addr().to_string());
-            context.out.line(&json!({ "url": url, "address": address }).to_string())?;
+            let file = console.token_file().map(|file| file.display().to_string());
+            let (url, address) = (console.url_without_token(), console.addr().to_string());
+            let line = json!({ "url": url, "address": address, "token_file": file });
+            context.out.line(&line.to_string())?;
         } else {
-            context.out.line(console.url())?;
+            context.out.line(&announced(&console, io::stdout().is_terminal()))?;
             context.out.note("open it in a browser; Ctrl-C ends the console");
         }
         asked_to_end(&context.interrupt).await?;

@@ -1,10 +1,9 @@
 //! `why`: the transactions that led to a cell's value, and those that it has set off.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use clap::Args;
-use percolator::admin::{CellName, Side, TraceRecord, Why as Answer, WhyNode};
+use percolator::admin::{CellName, TraceRecord, Why as Answer, WhyLine};
 use percolator::{Error, Timestamp};
 
 use crate::clock;
@@ -82,8 +81,7 @@ fn print(out: Out, why: &Answer) -> anyhow::Result<()> {
         Column::left("because of"),
     ];
     let first = why.nodes.iter().filter_map(|node| Some(node.record.as_ref()?.wall_ms)).min();
-    let ordered = in_order(why);
-    out.table(&header, ordered.iter().map(|line| row(why, line, first)).collect())?;
+    out.table(&header, why.lines().iter().map(|line| row(why, line, first)).collect())?;
     let unknown = why.nodes.iter().filter(|node| node.record.is_none()).count();
     if unknown > 0 {
         out.note(
@@ -97,44 +95,8 @@ fn print(out: Out, why: &Answer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line of the table.
-struct Line<'w> {
-    node: &'w WhyNode,
-    /// How far it stands to the right.
-    indent: usize,
-    /// The change that set it off.
-    because: Option<&'w CellName>,
-}
-
-/// The causes from the root on, the write's own transaction, and then the tree of what it has set
-/// off.
-fn in_order(why: &Answer) -> Vec<Line<'_>> {
-    let by_ts: BTreeMap<Timestamp, &WhyNode> = why.nodes.iter().map(|n| (n.ts, n)).collect();
-    let because = |ts| why.edges.iter().find(|edge| edge.to == ts).map(|edge| &edge.cell);
-    let before = why.nodes.iter().filter(|node| node.side != Side::Effect);
-    let mut lines: Vec<Line<'_>> =
-        before.map(|node| Line { node, indent: 0, because: because(node.ts) }).collect();
-    let mut seen = BTreeSet::new();
-    // The last one is next.
-    let mut left: Vec<(Timestamp, usize)> = vec![(why.write.commit_ts, 0)];
-    while let Some((from, indent)) = left.pop() {
-        let mut effects = Vec::new();
-        for edge in why.edges.iter().filter(|edge| edge.from == from) {
-            let is_effect = |node: &&WhyNode| node.side == Side::Effect;
-            if by_ts.get(&edge.to).is_some_and(is_effect) && seen.insert(edge.to) {
-                effects.push((edge.to, indent + 1));
-            }
-        }
-        if let Some(node) = by_ts.get(&from).filter(|node| node.side == Side::Effect) {
-            lines.push(Line { node, indent, because: because(from) });
-        }
-        left.extend(effects.into_iter().rev());
-    }
-    lines
-}
-
-fn row(why: &Answer, line: &Line<'_>, first: Option<u64>) -> Vec<String> {
-    let Line { node, indent, because } = line;
+fn row(why: &Answer, line: &WhyLine<'_>, first: Option<u64>) -> Vec<String> {
+    let WhyLine { node, indent, because, .. } = line;
     let record = node.record.as_ref();
     let at = record.zip(first).map(|(record, first)| {
         let since = Duration::from_millis(record.wall_ms.saturating_sub(first));

@@ -160,7 +160,7 @@ impl Worker {
             recorder: recorder.as_ref(),
             place: Some(&place),
             index: None,
-            measured: None,
+            gauge: None,
         };
         let consoles = self.console.listen(context, shown).await?;
         let ended = tokio::select! {

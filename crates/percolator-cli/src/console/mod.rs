@@ -2,7 +2,6 @@
 
 mod panel;
 
-use std::fmt;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use percolator::Percolator;
-use percolator_console::{Access, Console, ConsoleError, Listening, Recorder};
+use percolator_console::{Access, Bound, Console, ConsoleError, Gauge, Listening, Recorder};
 use tempfile::TempDir;
 use webindex::WebIndex;
 
@@ -68,32 +67,15 @@ pub(crate) struct ShownArgs {
 #[derive(Debug, Default)]
 pub(crate) struct Consoles {
     _listening: Vec<Listening>,
-    /// The directory of the token's file, where the store has none.
-    _private: Option<TempDir>,
+    /// The directories of tokens that the store has no place for, one for each listener.
+    _private: Vec<TempDir>,
 }
 
-/// A number that a command adds to the metrics.
-#[derive(Clone)]
-pub(crate) struct Measured {
-    name: &'static str,
-    help: &'static str,
-    value: Arc<dyn Fn() -> Option<f64> + Send + Sync>,
-}
-
-impl fmt::Debug for Measured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Measured").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Measured {
-    /// The gauge of this name and help.
-    pub(crate) fn new(
-        (name, help): (&'static str, &'static str),
-        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
-    ) -> Self {
-        Measured { name, help, value: Arc::new(value) }
-    }
+/// The addresses of one command's consoles, taken before there is a database to show.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    console: Option<Bound>,
+    metrics: Option<Bound>,
 }
 
 impl ConsoleArgs {
@@ -115,27 +97,45 @@ impl ConsoleArgs {
         }
     }
 
+    /// Takes the addresses that the options name.
+    pub(crate) async fn take(&self) -> Result<Taken, ConsoleError> {
+        let take = async |addr: Option<SocketAddr>| match addr {
+            Some(addr) => Bound::at(addr, self.shown.insecure_console).await.map(Some),
+            None => Ok(None),
+        };
+        Ok(Taken { console: take(self.console).await?, metrics: take(self.metrics).await? })
+    }
+
     /// Begins to listen at the addresses that the options name, and prints them.
     pub(crate) async fn listen(
         &self,
         context: &Context,
         shown: Shown<'_>,
     ) -> anyhow::Result<Consoles> {
+        self.listen_on(self.take().await?, context, shown)
+    }
+
+    /// As [`listen`](ConsoleArgs::listen), at addresses that were taken before.
+    pub(crate) fn listen_on(
+        &self,
+        taken: Taken,
+        context: &Context,
+        shown: Shown<'_>,
+    ) -> anyhow::Result<Consoles> {
         let mut consoles = Consoles::default();
-        if let Some(addr) = self.console {
-            let dir = consoles.token_dir(&shown)?;
-            let console = self.shown.console(&shown).token_dir(dir).listen(addr).await?;
+        if let Some(bound) = taken.console {
+            let dir = consoles.token_dir(shown.place)?;
+            let console = self.shown.console(&shown).token_dir(dir).listen_on(bound)?;
             context.out.note(&format!("console  {}", announced(&console, is_read_by_a_person())));
             consoles._listening.push(console);
         }
-        if let Some(addr) = self.metrics {
-            let metrics = self.shown.console(&shown).metrics_only();
+        if let Some(bound) = taken.metrics {
+            let mut metrics = self.shown.console(&shown).metrics_only();
             // On loopback they need no token.
-            let metrics = if addr.ip().is_loopback() {
-                metrics.listen(addr).await?
-            } else {
-                metrics.token_dir(consoles.private_dir()?).listen(addr).await?
-            };
+            if !bound.addr().ip().is_loopback() {
+                metrics = metrics.token_dir(consoles.private_dir()?);
+            }
+            let metrics = metrics.listen_on(bound)?;
             context.out.note(&format!("metrics  {}metrics", metrics.url_without_token()));
             if let Some(file) = metrics.token_file() {
                 context.out.note(&format!("metrics need the bearer token in {}", file.display()));
@@ -147,26 +147,23 @@ impl ConsoleArgs {
 }
 
 impl Consoles {
-    /// The directory for the token's file: that of the store, or a private one.
-    fn token_dir(&mut self, shown: &Shown<'_>) -> io::Result<PathBuf> {
-        match shown.place {
+    /// The directory for a console's token: that of the store, or a private one.
+    pub(crate) fn token_dir(&mut self, place: Option<&Place>) -> io::Result<PathBuf> {
+        match place {
             Some(Place::Directory(dir)) => Ok(dir.clone()),
             _ => self.private_dir(),
         }
     }
 
-    /// A directory that nobody else can enter, and that ends with these.
+    /// A new directory that nobody else can enter, and that ends with these.
     fn private_dir(&mut self) -> io::Result<PathBuf> {
-        let dir = match self._private.take() {
-            Some(dir) => dir,
-            None => {
-                let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-                let runtime = runtime.filter(|dir| dir.is_dir());
-                let parent = runtime.unwrap_or_else(std::env::temp_dir);
-                tempfile::Builder::new().prefix("percolator-console-").tempdir_in(parent)?
-            }
-        };
-        Ok(self._private.insert(dir).path().to_owned())
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let runtime = runtime.filter(|dir| dir.is_dir());
+        let parent = runtime.unwrap_or_else(std::env::temp_dir);
+        let dir = tempfile::Builder::new().prefix("percolator-console-").tempdir_in(parent)?;
+        let path = dir.path().to_owned();
+        self._private.push(dir);
+        Ok(path)
     }
 }
 
@@ -205,8 +202,8 @@ impl ShownArgs {
         if let Some(recorder) = shown.recorder {
             console = console.recorder(recorder.clone());
         }
-        if let Some(Measured { name, help, value }) = shown.measured.cloned() {
-            console = console.gauge(name, help, move || value());
+        if let Some(gauge) = shown.gauge {
+            console = console.gauge(gauge.clone());
         }
         if let Some(index) = shown.index {
             console = console.panel(Arc::new(WebPanel::new(index.clone())));
@@ -223,7 +220,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) place: Option<&'a Place>,
     pub(crate) index: Option<&'a Arc<WebIndex>>,
     /// A further gauge for the metrics.
-    pub(crate) measured: Option<&'a Measured>,
+    pub(crate) gauge: Option<&'a Gauge>,
 }
 
 /// Makes the console of `demo`: reads need no token, and Figure 4 may write. If the usual port is
@@ -246,5 +243,41 @@ pub(crate) async fn of_demo(
     match console().listen(ADDRESS).await {
         Err(ConsoleError::Listen { .. }) => console().listen("127.0.0.1:0").await,
         listening => listening,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+    use crate::context::Input;
+    use crate::interrupt::Interrupt;
+    use crate::output::Out;
+
+    /// The file of each listener holds the token of that listener.
+    #[tokio::test]
+    async fn the_console_and_the_metrics_of_a_cluster_have_a_token_each() {
+        let db = Percolator::in_memory().await.unwrap();
+        let args = ConsoleArgs {
+            console: Some((Ipv4Addr::LOCALHOST, 0).into()),
+            metrics: Some((IpAddr::from(Ipv4Addr::UNSPECIFIED), 0).into()),
+            shown: ShownArgs { insecure_console: true, ..ShownArgs::default() },
+        };
+        let place = Place::Cluster(Box::default());
+        let shown =
+            Shown { db: &db, recorder: None, place: Some(&place), index: None, gauge: None };
+        let out = Out { json: false, quiet: true, color: false };
+        let context = Context {
+            out,
+            interrupt: Interrupt::asked_by(tokio::sync::watch::channel(false).1),
+            input: Input::default(),
+        };
+        let consoles = args.listen(&context, shown).await.unwrap();
+        assert_eq!(consoles._listening.len(), 2);
+        for listening in &consoles._listening {
+            let token = std::fs::read_to_string(listening.token_file().unwrap()).unwrap();
+            assert_eq!(listening.url().split_once("#t=").unwrap().1, token);
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use futures::future::{BoxFuture, try_join_all};
+use futures::future::BoxFuture;
 use percolator_console::{Panel, PanelError};
 use serde_json::{Value, json};
 use webindex::search::Hit;
-use webindex::{Error, WebIndex};
+use webindex::{Error, HitCounts, WebIndex};
 
 /// The web index in a console: search, pages, numbers.
 ///
@@ -35,18 +35,13 @@ impl WebPanel {
     }
 }
 
-impl WebPanel {
-    /// A hit, with the links and duplicates of its page. The page may be gone meanwhile.
-    async fn hit(&self, hit: &Hit) -> Result<Value, PanelError> {
-        let mut value = json!(hit);
-        if let Some(page) = self.index.page(&hit.url).await.map_err(refused)? {
-            let cluster = self.index.cluster(&hit.url).await.map_err(refused)?;
-            let members = cluster.map_or(0, |cluster| cluster.members.len());
-            value["in_links"] = page.in_links.into();
-            value["duplicates"] = members.saturating_sub(1).into();
-        }
-        Ok(value)
-    }
+/// A hit with its counts, and where counting ends.
+fn with_counts((hit, counts): (&Hit, HitCounts)) -> Value {
+    let mut value = json!(hit);
+    value["in_links"] = counts.in_links.into();
+    value["duplicates"] = counts.duplicates.into();
+    value["counted_max"] = HitCounts::MAX.into();
+    value
 }
 
 /// Converts an error. A malformed URL or query is the mistake of the client.
@@ -73,8 +68,8 @@ impl Panel for WebPanel {
     ) -> BoxFuture<'a, Result<Value, PanelError>> {
         Box::pin(async move {
             let found = self.index.find(query, offset, limit).await.map_err(refused)?;
-            let with_links = found.hits.iter().map(|hit| self.hit(hit));
-            let hits = try_join_all(with_links).await?;
+            let counts = self.index.counts(&found.hits).await.map_err(refused)?;
+            let hits: Vec<Value> = found.hits.iter().zip(counts).map(with_counts).collect();
             Ok(json!({ "total": found.total, "offset": found.offset, "hits": hits }))
         })
     }

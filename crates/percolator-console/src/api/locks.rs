@@ -31,9 +31,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Query(asked): Query<Asked>,
 ) -> Answer<Vec<LockDto>> {
-    let mut locks = app.db.held_locks(LOCKS_MAX).await?;
-    locks.sort_by_key(|lock| lock.start_ts);
-    locks.truncate(asked.limit.unwrap_or(100).min(LOCKS_MAX));
+    let locks = app.db.held_locks(asked.limit.unwrap_or(100).min(LOCKS_MAX)).await?;
     // Locks of one transaction share their fate, so each transaction is looked up once.
     let mut fates = BTreeMap::new();
     for lock in &locks {

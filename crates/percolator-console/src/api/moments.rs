@@ -9,7 +9,7 @@ use percolator::admin::{
 use percolator::{Bytes, Column, Percolator, Result, RowKey, Table, Timestamp};
 use serde::Serialize;
 
-use crate::cells::{CellDto, Key, cell_dto};
+use crate::cells::{CellDto, Key, beginning, cell_dto};
 use crate::recorder::{Age, Clock, wall_ms};
 
 /// The longest value that is shown as it is, in bytes.
@@ -37,12 +37,8 @@ pub(crate) fn value_dto(value: &Bytes, hide: bool) -> ValueDto {
         let hash = blake3::keyed_hash(&HIDING, value).to_hex()[..16].to_owned();
         return ValueDto { bytes: value.len(), value: None, cut: false, hash: Some(hash) };
     }
-    let mut end = value.len().min(VALUE_BYTES_MAX);
-    // Not in the middle of a character.
-    while cut && end > VALUE_BYTES_MAX - 4 && value[end] & 0xc0 == 0x80 {
-        end -= 1;
-    }
-    ValueDto { bytes: value.len(), value: Some(Key::of(&value[..end])), cut, hash: None }
+    let shown = Key::of(beginning(value, VALUE_BYTES_MAX));
+    ValueDto { bytes: value.len(), value: Some(shown), cut, hash: None }
 }
 
 /// A lock.

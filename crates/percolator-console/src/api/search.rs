@@ -51,6 +51,15 @@ struct Hit {
     rank: f64,
     in_links: Option<u64>,
     duplicates: Option<u64>,
+    counted_max: Option<u64>,
+}
+
+impl Hit {
+    /// A count in words.
+    fn count(&self, n: u64) -> String {
+        let more = self.counted_max.is_some_and(|max| n >= max);
+        if more { format!("{n} or more") } else { n.to_string() }
+    }
 }
 
 /// The answer of [`Panel::page`].
@@ -313,10 +322,10 @@ impl Page {
         self.marked(&hit.snippet, &hit.highlights);
         self.raw("</div><div class=\"dim\">").text(&format!("rank {:.6}", hit.rank));
         if let Some(n) = hit.in_links {
-            self.text(&format!(" · {n} in-links"));
+            self.text(&format!(" · {} in-links", hit.count(n)));
         }
         if let Some(n) = hit.duplicates.filter(|n| *n > 0) {
-            self.text(&format!(" · {n} duplicates"));
+            self.text(&format!(" · {} duplicates", hit.count(n)));
         }
         self.raw("</div></li>");
     }

@@ -11,6 +11,7 @@ use percolator::RowKey;
 use percolator::store::sync::locked;
 use serde::{Deserialize, Serialize};
 
+use crate::cells::beginning;
 use crate::recorder::wall_ms;
 
 /// How many minutes are kept.
@@ -60,7 +61,7 @@ struct Minute {
     tables: BTreeSet<Arc<str>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Reservoir {
     /// How many events there were, each counted for as many as it stands for.
     total: u64,
@@ -109,7 +110,7 @@ impl MapRow {
     /// The bytes that all of its keys begin with.
     pub(crate) fn prefix(&self) -> &[u8] {
         let (first, last) = (self.first.as_bytes(), self.last.as_bytes());
-        &first[..common(first, last)]
+        beginning(first, common(first, last))
     }
 
     /// About how many events there were.
@@ -170,8 +171,7 @@ impl Keys {
             }
         };
         // A copy: a key may be a part of a page that was read.
-        let bytes = row.as_bytes();
-        let row = RowKey::from(bytes[..bytes.len().min(KEY_BYTES_MAX)].to_vec());
+        let row = RowKey::from(beginning(row.as_bytes(), KEY_BYTES_MAX).to_vec());
         minute.kinds[metric as usize].offer((table, row), stands_for);
     }
 
@@ -181,25 +181,32 @@ impl Keys {
     }
 
     fn map_at(&self, now: u64, metric: Metric, shown: usize, rows_max: usize) -> Map {
-        let known = locked(&self.minutes);
-        let minutes = &known.kept;
-        let now = minutes.back().map_or(now, |newest| now.max(newest.number));
-        let first = (now + 1).saturating_sub(shown as u64).max(known.began.unwrap_or(now));
+        let (now, first, minutes) = self.since(now, metric, shown);
         let shown = (now + 1).saturating_sub(first) as usize;
         let mut hot = BTreeMap::<(&Arc<str>, &RowKey), Hot<'_>>::new();
-        for minute in minutes.iter().filter(|minute| minute.number >= first) {
-            let of = &minute.kinds[metric as usize];
+        for (number, of) in &minutes {
             let weight = of.total as f64 / of.kept.len().max(1) as f64;
             for (table, row) in &of.kept {
                 let fresh = || Hot { table, row, values: vec![0.0; shown], total: 0.0 };
                 let key = hot.entry((table, row)).or_insert_with(fresh);
-                key.values[(minute.number - first) as usize] += weight;
+                key.values[(number - first) as usize] += weight;
                 key.total += weight;
             }
         }
         let hot: Vec<Hot<'_>> = hot.into_values().collect();
         let rows = cut(&hot, rows_max).into_iter().map(|range| row_of(&hot[range])).collect();
         Map { minutes: (first..=now).map(|minute| minute * 60_000).collect(), rows }
+    }
+
+    /// The last and the first minute to show, and copies of the samples of these minutes. Events
+    /// wait for the copying alone, not for the map.
+    fn since(&self, now: u64, metric: Metric, shown: usize) -> (u64, u64, Vec<(u64, Reservoir)>) {
+        let known = locked(&self.minutes);
+        let now = known.kept.back().map_or(now, |newest| now.max(newest.number));
+        let first = (now + 1).saturating_sub(shown as u64).max(known.began.unwrap_or(now));
+        let wanted = known.kept.iter().filter(|minute| minute.number >= first);
+        let copy = |minute: &Minute| (minute.number, minute.kinds[metric as usize].clone());
+        (now, first, wanted.map(copy).collect())
     }
 }
 
@@ -334,5 +341,29 @@ mod tests {
         let map = keys.map_at(199, Metric::Conflict, MINUTES_MAX, 10);
         assert_eq!(map.rows[0].first.as_bytes().len(), KEY_BYTES_MAX);
         assert_eq!((map.rows[0].total(), map.rows[1].total()), (60.0, 1.0));
+    }
+
+    #[test]
+    fn keys_are_cut_between_characters() {
+        let keys = Keys::default();
+        // The bound lies within a character of each.
+        for end in ["é", "è"] {
+            offer(&keys, 1, "long", &format!("x{}", end.repeat(KEY_BYTES_MAX)), 1);
+            offer(&keys, 1, "short", &format!("caf{end}"), 1);
+        }
+        let map = keys.map_at(1, Metric::Conflict, 1, 1);
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().to_owned();
+        let [long, short] = &map.rows[..] else { panic!("{map:?}") };
+        for key in [&long.first, &long.last] {
+            assert_eq!(text(key.as_bytes()).len(), KEY_BYTES_MAX - 1);
+        }
+        assert_eq!((text(long.prefix()), text(short.prefix())), ("x".into(), "caf".into()));
+        // Bytes that are no text are cut at the bound, and a key that is no longer not at all.
+        for bytes in [vec![0x80; KEY_BYTES_MAX + 1], vec![0xc3]] {
+            keys.offer_at(1, Metric::Read, ("t", &bytes.into()), 1);
+        }
+        let map = keys.map_at(1, Metric::Read, 1, 10);
+        let lengths = map.rows.iter().map(|row| row.first.as_bytes().len());
+        assert_eq!(lengths.collect::<Vec<_>>(), [KEY_BYTES_MAX, 1]);
     }
 }

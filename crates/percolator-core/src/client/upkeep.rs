@@ -203,7 +203,7 @@ impl Client {
         explain::cell_state(&self.shared, table, row, column).await
     }
 
-    /// The locks in all tables, at most `limit`, in order of table and cell.
+    /// The oldest locks in all tables, at most `limit`, the oldest first. Reads all locks.
     ///
     /// # Errors
     /// Errors of the store.

@@ -2,6 +2,8 @@
 //! that are held, the size of a table. Nothing here resolves or changes anything, and no
 //! timestamp is issued.
 
+use std::collections::BTreeMap;
+
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
 
@@ -93,7 +95,7 @@ pub(super) async fn history(
         select = select.column(WRITE, ack.to_bytes(), TimeRange::ALL, u32::MAX);
     }
     let found = table.store().read_row(row, &select).await?;
-    let mut moments = std::collections::BTreeMap::<Timestamp, Moment>::new();
+    let mut moments = BTreeMap::<Timestamp, Moment>::new();
     let mut inline = Vec::new();
     for cell in &found.cells {
         let timestamp = cell.timestamp;
@@ -134,10 +136,12 @@ pub(super) async fn history(
     Ok(moments.into_values().rev().collect())
 }
 
-/// The locks in all tables, at most `limit`, in order of table and cell.
+/// The oldest locks of all tables, at most `limit`, the oldest first.
 pub(crate) async fn held_locks(shared: &Shared, limit: usize) -> Result<Vec<LockView>> {
     let select = Selection::default().family(LOCK, TimeRange::ALL, u32::MAX);
-    let mut locks = Vec::new();
+    // Locks of one timestamp stay in the order in which they are found.
+    let mut oldest = BTreeMap::new();
+    let mut found = 0u64;
     for name in shared.table_names().await? {
         let table = shared.table(&name).await?;
         let mut left = Some(RowRange::all());
@@ -146,16 +150,23 @@ pub(crate) async fn held_locks(shared: &Shared, limit: usize) -> Result<Vec<Lock
             shared.take_turn(page.rows.len()).await;
             for row in &page.rows {
                 for cell in &row.cells {
-                    if locks.len() >= limit {
-                        return Ok(locks);
+                    let full = oldest.len() >= limit;
+                    let is_old =
+                        |((newest, _), _): (&(Timestamp, u64), _)| cell.timestamp < *newest;
+                    if full && !oldest.last_key_value().is_some_and(is_old) {
+                        continue;
                     }
-                    locks.push(view(&table, &row.key, cell)?);
+                    oldest.insert((cell.timestamp, found), view(&table, &row.key, cell)?);
+                    found += 1;
+                    if full {
+                        oldest.pop_last();
+                    }
                 }
             }
             left = page.resume;
         }
     }
-    Ok(locks)
+    Ok(oldest.into_values().collect())
 }
 
 /// The size of a table.

@@ -130,6 +130,60 @@ pub struct WhyEdge {
     pub cell: CellName,
 }
 
+/// A transaction of an answer as a list shows it.
+///
+/// See [`Why::lines`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WhyLine<'w> {
+    /// The transaction.
+    pub node: &'w WhyNode,
+    /// How many steps it stands to the right: the depth in the tree of effects.
+    pub indent: usize,
+    /// The first change that set it off.
+    pub because: Option<&'w CellName>,
+}
+
+impl Why {
+    /// The causes from the root on, the write's own transaction, and then the tree of what it has
+    /// set off.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|db| async move {
+    /// use percolator::Column;
+    /// let (accounts, bal) = (db.table("accounts").await?, Column::literal("bal"));
+    /// db.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
+    /// let why = db.why(&accounts, "Bob", &bal, None).await?.unwrap();
+    /// assert_eq!((why.lines().len(), why.lines()[0].indent), (1, 0));
+    /// # Ok(()) });
+    /// ```
+    pub fn lines(&self) -> Vec<WhyLine<'_>> {
+        let by_ts: BTreeMap<Timestamp, &WhyNode> = self.nodes.iter().map(|n| (n.ts, n)).collect();
+        let because = |ts| self.edges.iter().find(|edge| edge.to == ts).map(|edge| &edge.cell);
+        let line = |node, indent, ts| WhyLine { node, indent, because: because(ts) };
+        let before = self.nodes.iter().filter(|node| node.side != Side::Effect);
+        let mut lines: Vec<WhyLine<'_>> = before.map(|node| line(node, 0, node.ts)).collect();
+        let mut seen = BTreeSet::new();
+        // The last one is next.
+        let mut left: Vec<(Timestamp, usize)> = vec![(self.write.commit_ts, 0)];
+        while let Some((from, indent)) = left.pop() {
+            if let Some(node) = by_ts.get(&from).filter(|node| node.side == Side::Effect) {
+                lines.push(line(*node, indent, from));
+            }
+            let first = left.len();
+            for edge in self.edges.iter().filter(|edge| edge.from == from) {
+                let is_effect = |node: &&WhyNode| node.side == Side::Effect;
+                if by_ts.get(&edge.to).is_some_and(is_effect) && seen.insert(edge.to) {
+                    left.push((edge.to, indent + 1));
+                }
+            }
+            left[first..].reverse();
+        }
+        lines
+    }
+}
+
 /// Finds out why a cell is as it is. Returns `None` if the cell was not written at or before
 /// that timestamp.
 pub(crate) async fn why(
@@ -314,5 +368,50 @@ impl Why {
                 since.saturating_sub(record.took)
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ts(n: u64) -> Timestamp {
+        Timestamp::new(n).unwrap()
+    }
+
+    /// 1 led to 2, which set off 3 and 4. Of these, 3 set off 6, and both set off 5.
+    #[test]
+    fn a_list_has_the_causes_then_the_write_and_then_a_tree() {
+        let node = |n, side| WhyNode { ts: ts(n), side, depth: 0, record: None, delay: None };
+        let cell = |row: &str| CellName {
+            table: "t".into(),
+            row: RowKey::from(row.to_owned()),
+            column: Column::literal("f:a"),
+        };
+        let edge = |from, to, row| WhyEdge { from: ts(from), to: ts(to), cell: cell(row) };
+        let sides =
+            [Side::Cause, Side::Own, Side::Effect, Side::Effect, Side::Effect, Side::Effect];
+        let why = Why {
+            cell: cell("r"),
+            at: ts(9),
+            write: WhyWrite { start_ts: ts(2), commit_ts: ts(2), deleted: false },
+            nodes: (1..).zip(sides).map(|(n, side)| node(n, side)).collect(),
+            edges: vec![
+                edge(1, 2, "a"),
+                edge(2, 3, "b"),
+                edge(2, 4, "c"),
+                edge(3, 5, "d"),
+                edge(3, 6, "e"),
+                edge(4, 5, "f"),
+            ],
+            cut: false,
+        };
+        let lines = why.lines().into_iter().map(|line| {
+            let because = line.because.map(|cell| cell.row.to_string());
+            (line.node.ts.as_u64(), line.indent, because.unwrap_or_default())
+        });
+        let expected =
+            [(1, 0, ""), (2, 0, "a"), (3, 1, "b"), (5, 2, "d"), (6, 2, "e"), (4, 1, "c")];
+        assert_eq!(lines.collect::<Vec<_>>(), expected.map(|(n, i, b)| (n, i, b.to_owned())));
     }
 }

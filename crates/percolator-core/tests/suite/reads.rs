@@ -421,3 +421,32 @@ fn a_table_of_another_store_is_refused() {
         assert_eq!(get(&client, &own, "a").await.as_deref(), Some("1"));
     });
 }
+
+/// Keys and ages are in opposite orders: the oldest locks are in the last table, and there in the
+/// last rows.
+#[test]
+fn the_locks_that_are_listed_are_the_oldest() {
+    run(async |world| {
+        let client = world.client().await;
+        let mut held = Vec::new();
+        for name in ["u", "t"] {
+            let table = client.table(name).await.unwrap();
+            for row in ["d", "c", "b", "a"] {
+                let tx = writing(&client, &table, &[(row, "1")]).await;
+                held.push(tx.prewrite().await.unwrap());
+            }
+        }
+        let listed = async |limit: usize| -> Vec<String> {
+            let locks = client.held_locks(limit).await.unwrap();
+            locks.iter().map(|l| format!("{}{}", l.cell.table, l.cell.row)).collect()
+        };
+        let all = ["ud", "uc", "ub", "ua", "td", "tc", "tb", "ta"];
+        for limit in 0..=all.len() {
+            assert_eq!(listed(limit).await, all[..limit]);
+        }
+        assert_eq!(listed(usize::MAX).await, all);
+        for prewritten in held {
+            prewritten.commit_primary().await.unwrap();
+        }
+    });
+}

@@ -3,20 +3,21 @@
 //! A server needs no client for its own task. A member has a client, which writes the server's
 //! row in the list of processes. The row disappears when the client's liveness token ends.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use bigtable::Store;
 use bigtable::sync::locked;
 use clap::Args;
 use percolator::Percolator;
 use percolator::cluster::{Cluster, Config, this_process};
 use percolator::watch::Watch;
+use percolator_console::Gauge;
 
 use crate::cmd::config;
-use crate::console::{ConsoleArgs, Consoles, Measured, Shown};
+use crate::console::{ConsoleArgs, Consoles, Shown, Taken};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::store::Place;
@@ -48,50 +49,79 @@ struct Member {
     _consoles: Consoles,
 }
 
+/// All that a server can check and take for its membership before it serves.
+#[derive(Debug)]
+pub(super) struct Joining<'a> {
+    pub(super) settings: Config,
+    cluster: Cluster,
+    console: &'a ConsoleArgs,
+    taken: Taken,
+}
+
 impl MemberArgs {
-    /// The settings, if there are any.
+    /// Reads the settings, if there are any, and takes the addresses of the consoles.
     ///
     /// # Errors
-    /// Settings that cannot be read.
-    pub(super) fn settings(&self) -> anyhow::Result<Option<Config>> {
-        let load = |file: &PathBuf| Config::load_file(file).map_err(config::with_advice);
-        self.config.as_ref().map(load).transpose()
-    }
-
-    /// # Errors
-    /// A console of a server that belongs to no cluster.
-    pub(super) fn check(&self, is_member: bool) -> anyhow::Result<()> {
-        if is_member || !self.console.is_wanted() {
-            return Ok(());
-        }
-        Err(Failure::usage(
-            "the server knows no cluster that its console could show",
-            "give the cluster's settings with --config FILE",
-        ))
+    /// Settings that cannot be read, an address that is taken, and a console of a server that
+    /// belongs to no cluster.
+    pub(super) async fn prepare(&self) -> anyhow::Result<Option<Joining<'_>>> {
+        let Some(file) = &self.config else {
+            if !self.console.is_wanted() {
+                return Ok(None);
+            }
+            return Err(Failure::usage(
+                "the server knows no cluster that its console could show",
+                "give the cluster's settings with --config FILE",
+            ));
+        };
+        let settings = Config::load_file(file).map_err(config::with_advice)?;
+        let cluster = settings.cluster().map_err(config::with_advice)?;
+        let taken = self.console.take().await?;
+        Ok(Some(Joining { settings, cluster, console: &self.console, taken }))
     }
 }
 
 impl Membership {
     /// Joins the cluster in a role, over its store, and opens the consoles that the flags ask
-    /// for.
+    /// for. Never ends: the server goes on, also if it cannot join.
     pub(super) async fn join(
         &self,
-        args: &MemberArgs,
+        joining: Option<Joining<'_>>,
+        store: Option<Arc<dyn Store>>,
         context: &Context,
         role: &str,
-        cluster: Cluster,
-        store: Arc<dyn Store>,
-        measured: Option<Measured>,
+        gauge: Gauge,
+    ) -> Infallible {
+        if let Some(joining) = joining
+            && let Err(error) = self.joined(joining, store, context, role, gauge).await
+        {
+            let warning = format!("the server has not joined its cluster: {error:#}");
+            context.out.warn(&warning);
+        }
+        std::future::pending().await
+    }
+
+    /// Joins over the store of the settings, if none is given.
+    async fn joined(
+        &self,
+        joining: Joining<'_>,
+        store: Option<Arc<dyn Store>>,
+        context: &Context,
+        role: &str,
+        gauge: Gauge,
     ) -> anyhow::Result<()> {
-        let recorder = args.console.recorder();
+        let Joining { settings, cluster, console, taken } = joining;
+        let store = match store {
+            Some(store) => store,
+            None => settings.open_store().await.map_err(config::with_advice)?,
+        };
+        let recorder = console.recorder();
         let mut cluster = Cluster { gc: None, process: this_process(role), ..cluster };
         cluster.client.watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
         let db = loop {
             match Percolator::connect(store.clone(), cluster.clone()).await {
                 Ok(db) => break db,
-                Err(error @ percolator::Error::Invalid { .. }) => {
-                    return Err(error).context("joining the cluster");
-                }
+                Err(error @ percolator::Error::Invalid { .. }) => return Err(error.into()),
                 // The server serves meanwhile, because its store may be started after it.
                 Err(error) => {
                     tracing::warn!(target: "percolator::cluster", event = "not_joined", %error);
@@ -99,15 +129,15 @@ impl Membership {
                 }
             }
         };
-        let place = args.settings()?.map(|settings| Place::Cluster(Box::new(settings)));
+        let place = Place::Cluster(Box::new(settings));
         let shown = Shown {
             db: &db,
             recorder: recorder.as_ref(),
-            place: place.as_ref(),
+            place: Some(&place),
             index: None,
-            measured: measured.as_ref(),
+            gauge: Some(&gauge),
         };
-        let consoles = args.console.listen(context, shown).await?;
+        let consoles = console.listen_on(taken, context, shown)?;
         *locked(&self.0) = Some(Member { db, _consoles: consoles });
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -12,6 +11,7 @@ use bigtable_grpc::{ClientOptions, GrpcStore};
 use clap::Args;
 use percolator::cluster::{Config, OracleNode, OracleOptions, OracleRole, StoreAddress};
 use percolator::runtime::TokioRuntime;
+use percolator_console::Gauge;
 use percolator_rpc::oracle::{OracleServer, OracleServerOptions};
 use percolator_rpc::{Address, Error, Tls};
 use serde_json::json;
@@ -21,7 +21,6 @@ use crate::cmd::config;
 use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::member::{MemberArgs, Membership};
 use crate::cmd::serve::tls::TlsArgs;
-use crate::console::Measured;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::owner::asked::Open;
@@ -83,15 +82,15 @@ impl Oracle {
                 "say with --advertise HOST:PORT where they reach this process",
             ));
         }
-        let settings = self.member.settings()?;
-        self.member.check(settings.is_some())?;
-        if settings.is_some() && self.data.is_some() && self.store.is_none() {
+        let joining = self.member.prepare().await?;
+        if joining.is_some() && self.data.is_some() && self.store.is_none() {
             return Err(Failure::usage(
                 "--data and --config name two stores",
                 "leave one of them away: a store in a directory belongs to no cluster",
             ));
         }
-        let store = self.open_store(tls.clone(), settings.as_ref()).await?;
+        let store =
+            self.open_store(tls.clone(), joining.as_ref().map(|joining| &joining.settings)).await?;
         let bind = TcpListener::bind(self.listen).await;
         let listener = bind.map_err(|why| Error::Listen { address: self.listen, why })?;
         let address = Address::from(listener.local_addr()?);
@@ -110,33 +109,17 @@ impl Oracle {
         } else {
             context.out.line(&address.to_string())?
         }
-        let mut ending = pin!(asked_to_end(&context.interrupt));
         let membership = Membership::default();
-        if let Some(settings) = &settings {
-            let cluster = settings.cluster().map_err(config::with_advice)?;
-            let node = server.node().clone();
-            let leads = move || Some(f64::from(matches!(node.role(), OracleRole::Leads(_))));
-            let measured = Measured::new(LEADS, leads);
-            let joining = membership.join(
-                &self.member,
-                context,
-                "oracle",
-                cluster,
-                store.clone(),
-                Some(measured),
-            );
-            tokio::select! {
-                joined = joining => joined?,
-                ended = &mut ending => {
-                    ended?;
-                    return Ok(server.stop().await.map(|()| Exit::Done)?);
-                }
-            }
-        }
+        let node = server.node().clone();
+        let leads = move || Some(f64::from(matches!(node.role(), OracleRole::Leads(_))));
+        let gauge = Gauge::new(LEADS.0, LEADS.1, leads);
         tokio::select! {
-            ended = ending => ended?,
+            ended = asked_to_end(&context.interrupt) => ended?,
             // The server cannot resign: the record is that of another store.
             why = replaced(&*store) => return Err(why),
+            never = membership.join(joining, Some(store.clone()), context, "oracle", gauge) => {
+                match never {}
+            }
         }
         membership.leave().await;
         server.stop().await?;

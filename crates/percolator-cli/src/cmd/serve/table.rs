@@ -8,16 +8,13 @@ use bigtable::Store as _;
 use bigtable_fjall::FjallStore;
 use bigtable_grpc::{ServeOptions, Server};
 use clap::Args;
-use percolator::cluster::Config;
-use percolator_console::STORE_PRESSURE as PRESSURE;
+use percolator_console::{Gauge, STORE_PRESSURE};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::cmd::config;
 use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::member::{MemberArgs, Membership};
 use crate::cmd::serve::tls::TlsArgs;
-use crate::console::Measured;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::owner::asked::Open;
@@ -64,8 +61,7 @@ pub(crate) struct Table {
 impl Table {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let tls = self.tls.for_listener(self.listen)?;
-        let settings = self.member.settings()?;
-        self.member.check(settings.is_some())?;
+        let joining = self.member.prepare().await?;
         let listener = TcpListener::bind(self.listen).await.map_err(|error| {
             Failure::usage(
                 format!("cannot listen at {}: {error}", self.listen),
@@ -101,7 +97,9 @@ impl Table {
             connections_max: self.connections_max,
         };
         let membership = Membership::default();
-        let joined = self.join(context, &membership, settings, store);
+        let gauge = Gauge::new(STORE_PRESSURE.0, STORE_PRESSURE.1, move || Some(store.pressure()));
+        // It joins as a client of this very server.
+        let joined = membership.join(joining, None, context, "table", gauge);
         let (stopping, stopped) = tokio::sync::oneshot::channel();
         let (interrupt, leaving) = (context.interrupt.clone(), membership.clone());
         let stop = async move {
@@ -121,31 +119,8 @@ impl Table {
         tokio::select! {
             served = server.serve_with(listener, options, stop) => served?,
             () = late => out.warn("clients that did not take their answers were cut off"),
-            problem = joined => return Err(problem),
+            never = joined => match never {},
         }
         Ok(Exit::Done)
-    }
-
-    /// Joins the cluster as a client of this very server. Ends with what was wrong, or never.
-    async fn join(
-        &self,
-        context: &Context,
-        membership: &Membership,
-        settings: Option<Config>,
-        store: FjallStore,
-    ) -> anyhow::Error {
-        let join = async {
-            let Some(settings) = settings else { return Ok(()) };
-            let cluster = settings.cluster().map_err(config::with_advice)?;
-            let of_cluster = settings.open_store().await.map_err(config::with_advice)?;
-            let measured = Measured::new(PRESSURE, move || Some(store.pressure()));
-            membership
-                .join(&self.member, context, "table", cluster, of_cluster, Some(measured))
-                .await
-        };
-        match join.await {
-            Ok(()) => std::future::pending().await,
-            Err(error) => error,
-        }
     }
 }

@@ -92,7 +92,7 @@ impl Load {
             recorder: recorder.as_ref(),
             place: Some(&place),
             index: Some(&index),
-            measured: None,
+            gauge: None,
         };
         let consoles = self.console.listen(context, shown).await?;
         let options = LoadOptions {
