@@ -18,15 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::{
-    Layout, LocalityGroup, Mutation, PageLimit, RowKey, RowMutation, RowRange, Selection, Store,
-    Syncing, Table, TableSchema, TimeRange, Timestamp,
+    Mutation, PageLimit, RowKey, RowMutation, RowRange, Selection, Syncing, Table, TimeRange,
+    Timestamp,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::records::codec::{Reader, put_bytes16};
-use crate::records::layout::SYSTEM;
+use crate::records::codec::{Reader, put_bytes16, put_cell, start_of};
+use crate::records::layout::{SYSTEM, find_system, open_system};
 use crate::shared::Shared;
-use crate::{CellName, Column, Failing, Incarnation, LockWaiter, ProcessInfo, Result};
+use crate::{CellName, Failing, Incarnation, LockWaiter, ProcessInfo, Result};
 
 /// The table of the status rows.
 const TABLE: &str = "percolator.status";
@@ -112,11 +112,8 @@ pub(crate) fn publish(shared: &Arc<Shared>, process: ProcessInfo) {
 
 /// The statuses of all clients that write one, in no particular order.
 pub(crate) async fn statuses(shared: &Shared) -> Result<Vec<Status>> {
-    let names = shared.services().store.table_names().await?;
-    if !names.iter().any(|name| name == TABLE) {
-        return Ok(Vec::new());
-    }
-    let table = open(&*shared.services().store).await?;
+    let store = &*shared.services().store;
+    let Some(table) = find_system(store, TABLE).await? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for (client, value) in rows(&*table).await? {
         let alive = shared.locks().is_alive(client).await?;
@@ -145,14 +142,9 @@ async fn of_others(shared: &Shared) -> Result<Vec<Status>> {
     Ok(others)
 }
 
-async fn open(store: &dyn Store) -> bigtable::Result<Arc<dyn Table>> {
-    let groups = vec![LocalityGroup::on_disk("system", Layout::Versions)];
-    store.open_table(TABLE, &TableSchema { groups }).await
-}
-
 /// Writes the status. With `sweeps`, also removes the rows of clients whose tokens are gone.
 async fn beat(shared: &Shared, client: Incarnation, value: Bytes, sweeps: bool) -> Result<()> {
-    let table = open(&*shared.services().store).await?;
+    let table = open_system(&*shared.services().store, TABLE).await?;
     let set = Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, value);
     let row = |client: Incarnation| RowMutation::new(client.to_string()).sync(Syncing::MayBeLost);
     table.mutate_row(row(client).mutation(set)).await?;
@@ -248,17 +240,6 @@ fn part_of<T>(all: &[T], bytes_max: usize, put: fn(&mut BytesMut, &T)) -> BytesM
     out
 }
 
-fn put_cell(out: &mut BytesMut, table: &str, row: &RowKey, column: &Column) {
-    put_bytes16(out, table.as_bytes());
-    put_bytes16(out, row.as_bytes());
-    put_bytes16(out, column.as_bytes());
-}
-
-fn cell(reader: &mut Reader) -> Option<CellName> {
-    let (table, row) = (reader.string16()?, RowKey::from(reader.bytes16()?));
-    Some(CellName { table, row, column: Column::from_stored(reader.bytes16()?) })
-}
-
 fn put_failing(out: &mut BytesMut, failing: &Failing) {
     put_cell(out, &failing.table, &failing.row, &failing.column);
     put_bytes16(out, failing.observer.as_bytes());
@@ -268,7 +249,7 @@ fn put_failing(out: &mut BytesMut, failing: &Failing) {
 }
 
 fn failing(reader: &mut Reader) -> Option<Failing> {
-    let CellName { table, row, column } = cell(reader)?;
+    let CellName { table, row, column } = reader.cell()?;
     let (observer, error) = (reader.string16()?, reader.string16()?);
     let (attempts, next_attempt) = (reader.u32()?, Duration::from_millis(reader.u64()?));
     Some(Failing { table, row, column, observer, attempts, error, next_attempt })
@@ -282,7 +263,7 @@ fn put_wait(out: &mut BytesMut, wait: &LockWaiter) {
 }
 
 fn wait(reader: &mut Reader) -> Option<LockWaiter> {
-    let cell = cell(reader)?;
+    let cell = reader.cell()?;
     let (lock_ts, at) = (Timestamp::new(reader.u64()?)?, Timestamp::new(reader.u64()?)?);
     Some(LockWaiter { cell, lock_ts, at, waited: Duration::from_millis(reader.u64()?) })
 }
@@ -298,15 +279,6 @@ fn entries<T>(reader: &mut Reader, entry: fn(&mut Reader) -> Option<T>) -> Optio
     }
     let (all, fit) = (reader.u64()?, reader.u16()?);
     Some((all, (0..fit).map(|_| entry(reader)).collect::<Option<_>>()?))
-}
-
-/// The part of a text that is kept.
-fn start_of(name: &str, bytes_max: usize) -> &str {
-    let mut end = name.len().min(bytes_max);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
 }
 
 /// Decodes a status; `None` if the row has another format.

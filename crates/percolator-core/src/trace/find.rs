@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bigtable::{PageLimit, RowRange, Selection, Table, TimeRange, Timestamp};
 
 use crate::Result;
-use crate::records::layout::SYSTEM;
+use crate::records::layout::{SYSTEM, find_system};
 use crate::shared::Shared;
 use crate::trace::record::{Entry, Link, TraceRecord, decode};
-use crate::trace::rows::{ENTRIES, bucket_of, open_existing, prefix_of};
+use crate::trace::rows::{ENTRIES, TABLE, bucket_of, prefix_of};
 
 /// How many buckets are cached while one request is answered.
 const BUCKETS_MAX: usize = 64;
@@ -30,7 +30,7 @@ struct Bucket {
 
 impl<'s> Finder<'s> {
     pub(super) async fn open(shared: &'s Shared) -> Result<Self> {
-        let table = open_existing(&*shared.services().store).await?;
+        let table = find_system(&*shared.services().store, TABLE).await?;
         Ok(Finder { shared, table, buckets: BTreeMap::new() })
     }
 

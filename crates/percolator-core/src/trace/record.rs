@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use bigtable::{RowKey, Timestamp};
+use bigtable::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::records::codec::{Reader, put_bytes16};
+use crate::records::codec::{Reader, put_bytes16, put_cell, start_of};
 use crate::watch::CellRef;
-use crate::{CellName, Change, Column, Incarnation};
+use crate::{CellName, Change, Incarnation};
 
 /// The most cells, and the most causes, that an entry names. It has the number of all.
 pub(super) const NAMED_MAX: usize = 32;
@@ -92,10 +92,8 @@ pub(super) struct Facts<'a> {
     pub(super) causes: &'a [Change],
 }
 
-fn put_cell(out: &mut BytesMut, cell: CellRef<'_>) {
-    put_bytes16(out, cell.table.as_bytes());
-    put_bytes16(out, cell.row.as_bytes());
-    put_bytes16(out, cell.column.as_bytes());
+fn put_ref(out: &mut BytesMut, cell: CellRef<'_>) {
+    put_cell(out, cell.table, cell.row, cell.column);
 }
 
 /// Writes as many items as there is room for. Before them, writes the number of all items and
@@ -135,14 +133,15 @@ pub(super) fn transaction<'c>(
     out.put_u64(facts.wall_ms);
     out.put_u64(u64::try_from(facts.took.as_micros()).unwrap_or(u64::MAX));
     out.put_u8(facts.name.is_some().into());
-    put_bytes16(&mut out, start_of(facts.name.unwrap_or_default()).as_bytes());
+    let name = start_of(facts.name.unwrap_or_default(), NAME_BYTES_MAX);
+    put_bytes16(&mut out, name.as_bytes());
     put_some(&mut out, facts.causes.iter(), |out, cause| {
         let Change { table, row, column, commit_ts, .. } = cause;
-        put_cell(out, CellRef { table: table.name(), row, column });
+        put_cell(out, table.name(), row, column);
         out.put_u64(commit_ts.as_u64());
     });
-    put_some(&mut out, written, put_cell);
-    put_some(&mut out, notified, put_cell);
+    put_some(&mut out, written, put_ref);
+    put_some(&mut out, notified, put_ref);
     end(out)
 }
 
@@ -152,7 +151,7 @@ pub(super) fn link(cause: Timestamp, effect: Timestamp, cell: CellRef<'_>) -> By
     begin(&mut out, LINK);
     out.put_u64(cause.as_u64());
     out.put_u64(effect.as_u64());
-    put_cell(&mut out, cell);
+    put_ref(&mut out, cell);
     end(out)
 }
 
@@ -167,15 +166,6 @@ fn end(mut out: BytesMut) -> Bytes {
     let len = u32::try_from(out.len() - 5).unwrap_or(u32::MAX);
     out[1..5].copy_from_slice(&len.to_be_bytes());
     out.freeze()
-}
-
-/// The part of a name that is kept.
-fn start_of(name: &str) -> &str {
-    let mut end = name.len().min(NAME_BYTES_MAX);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
 }
 
 /// Decodes the entries of a row. Leaves out entries that are damaged, or of a kind that this
@@ -197,11 +187,6 @@ fn timestamp(reader: &mut Reader) -> Option<Timestamp> {
     Timestamp::new(reader.u64()?)
 }
 
-fn cell(reader: &mut Reader) -> Option<CellName> {
-    let (table, row) = (reader.string16()?, RowKey::from(reader.bytes16()?));
-    Some(CellName { table, row, column: Column::from_stored(reader.bytes16()?) })
-}
-
 fn some<T>(reader: &mut Reader, of: impl Fn(&mut Reader) -> Option<T>) -> Option<(usize, Vec<T>)> {
     let (total, here) = (reader.u32()?, reader.u16()?);
     let items = (0..here).map(|_| of(reader)).collect::<Option<_>>()?;
@@ -215,11 +200,11 @@ fn decode_transaction(reader: &mut Reader) -> Option<TraceRecord> {
     let is_named = reader.u8()? != 0;
     let name = Some(reader.string16()?).filter(|_| is_named);
     let cause = |reader: &mut Reader| {
-        Some(TraceCause { cell: cell(reader)?, commit_ts: timestamp(reader)? })
+        Some(TraceCause { cell: reader.cell()?, commit_ts: timestamp(reader)? })
     };
     let (causes_total, causes) = some(reader, cause)?;
-    let (written_total, mut cells) = some(reader, cell)?;
-    let (notified_total, notified) = some(reader, cell)?;
+    let (written_total, mut cells) = some(reader, Reader::cell)?;
+    let (notified_total, notified) = some(reader, Reader::cell)?;
     cells.extend(notified);
     Some(TraceRecord {
         name,
@@ -238,12 +223,15 @@ fn decode_transaction(reader: &mut Reader) -> Option<TraceRecord> {
 
 fn decode_link(reader: &mut Reader) -> Option<Link> {
     let (cause, effect) = (timestamp(reader)?, timestamp(reader)?);
-    Some(Link { cause, effect, cell: cell(reader)? })
+    Some(Link { cause, effect, cell: reader.cell()? })
 }
 
 #[cfg(test)]
 mod tests {
+    use bigtable::RowKey;
+
     use super::*;
+    use crate::Column;
 
     const BAL: Column = Column::literal("bal");
 

@@ -13,9 +13,9 @@ use bigtable::{
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::records::codec::Reader;
-use crate::records::layout::SYSTEM;
+use crate::records::layout::{SYSTEM, find_system};
 use crate::shared::Shared;
-use crate::trace::rows::{ENTRIES, SHARDS, TIME, bucket_of_row, open_existing};
+use crate::trace::rows::{ENTRIES, SHARDS, TABLE, TIME, bucket_of_row};
 use crate::{Result, Runtime};
 
 /// How many transactions are kept.
@@ -59,7 +59,8 @@ impl Sweeper {
             return Ok(());
         }
         self.last = Some(now);
-        let Some(table) = open_existing(&*shared.services().store).await? else { return Ok(()) };
+        let store = &*shared.services().store;
+        let Some(table) = find_system(store, TABLE).await? else { return Ok(()) };
         if self.uncounted >= COUNT_EVERY {
             self.below = first_kept(&count(shared, &*table).await?, KEPT_MAX);
             self.uncounted = 0;

@@ -10,11 +10,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::select;
 
 use crate::Result;
-use crate::records::layout::SYSTEM;
+use crate::records::layout::{SYSTEM, open_system};
 use crate::shared::Shared;
 use crate::trace::find::Finder;
 use crate::trace::queue::{Queued, Trace};
-use crate::trace::rows::{ENTRIES, TIME, open, row_of};
+use crate::trace::rows::{ENTRIES, TABLE, TIME, row_of};
 use crate::trace::sweep::{Sweeper, time_of};
 
 /// How long entries are gathered before they are written.
@@ -72,7 +72,7 @@ async fn write(shared: &Shared, trace: &Trace) -> u64 {
         return 0;
     }
     let mut transactions = 0;
-    let table = open(&*shared.services().store).await;
+    let table = open_system(&*shared.services().store, TABLE).await;
     while let Some((bucket, row)) = rows.pop() {
         *number += 1;
         let written = match &table {
