@@ -51,6 +51,10 @@ const FAILING_BYTES_MAX: usize = 320;
 /// How many bytes of a status name locks that the client waits for.
 const WAITS_BYTES_MAX: usize = 160;
 
+/// How many failing cells and waits are copied, because each copy takes place under a mutex that
+/// every run of an observer takes. Fewer than these fit.
+const LISTED_MAX: usize = 16;
+
 /// The status of a client.
 ///
 /// See [`Client::statuses`](crate::Client::statuses).
@@ -190,10 +194,10 @@ fn encode(shared: &Shared, process: &ProcessInfo, since_ms: u64) -> Bytes {
         put_bytes16(&mut out, start_of(name, NAME_BYTES_MAX).as_bytes());
     }
     let now = shared.runtime().now();
-    let failing = shared.failures().failing(now, usize::MAX);
-    let waits = shared.lock_waits().list(now, usize::MAX);
-    let failing = part_of(&failing, FAILING_BYTES_MAX, put_failing);
-    let waits = part_of(&waits, WAITS_BYTES_MAX, put_wait);
+    let failing = shared.failures().failing(now, LISTED_MAX);
+    let failing = part_of(shared.failures().len(), &failing, FAILING_BYTES_MAX, put_failing);
+    let waits = shared.lock_waits().list(now, LISTED_MAX);
+    let waits = part_of(shared.lock_waits().len(), &waits, WAITS_BYTES_MAX, put_wait);
     let counters = shared.counters().read().entries();
     let counters: Vec<_> = counters.into_iter().filter(|(_, value)| *value > 0).collect();
     let numbers = counters.iter().map(|(name, _)| 2 + name.len() + 8).sum::<usize>();
@@ -221,10 +225,16 @@ fn encode(shared: &Shared, process: &ProcessInfo, since_ms: u64) -> Bytes {
     out.freeze()
 }
 
-/// Encodes the number of all entries, the number that fit into `bytes_max`, and these entries.
-fn part_of<T>(all: &[T], bytes_max: usize, put: fn(&mut BytesMut, &T)) -> BytesMut {
+/// Encodes the number of all entries, the number of `listed` ones that fit into `bytes_max`, and
+/// these.
+fn part_of<T>(
+    total: usize,
+    listed: &[T],
+    bytes_max: usize,
+    put: fn(&mut BytesMut, &T),
+) -> BytesMut {
     let (mut some, mut fit) = (BytesMut::new(), 0u16);
-    for entry in all {
+    for entry in listed {
         let before = some.len();
         put(&mut some, entry);
         if some.len() > bytes_max {
@@ -234,7 +244,8 @@ fn part_of<T>(all: &[T], bytes_max: usize, put: fn(&mut BytesMut, &T)) -> BytesM
         fit += 1;
     }
     let mut out = BytesMut::with_capacity(some.len() + 10);
-    out.put_u64(all.len() as u64);
+    // Some may have ended since they were listed.
+    out.put_u64(total.max(listed.len()) as u64);
     out.put_u16(fit);
     out.put_slice(&some);
     out
