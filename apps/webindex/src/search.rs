@@ -223,8 +223,8 @@ impl SearchIndex {
     }
 
     /// As [`open`](SearchIndex::open), of the documents in a store. If the index shows those of
-    /// another store, it is emptied and made anew. A store that was restored from a backup is
-    /// another one: its numbers of states begin again.
+    /// another store, or names none, it is emptied and made anew. A store that was restored from
+    /// a backup is another one: its numbers of states begin again.
     ///
     /// # Errors
     ///

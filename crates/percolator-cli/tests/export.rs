@@ -33,6 +33,16 @@ impl Shell {
         run(&["import", text(file), "--data", text(&self.path(to)), "--json"])
     }
 
+    /// Imports, and leaves bad lines out.
+    fn import_all(&self, file: &Path, to: &str) -> Ran {
+        let (errors, to) = (self.path("errors.jsonl"), self.path(to));
+        run(&["import", text(file), "--errors", text(&errors), "--data", text(&to), "--json"])
+    }
+
+    fn errors(&self) -> String {
+        fs::read_to_string(self.path("errors.jsonl")).unwrap()
+    }
+
     fn scan(&self, data: &str, table: &str) -> Value {
         run(&["scan", "--json", "--table", table, "--data", text(&self.path(data))]).with(0).json()
     }
@@ -113,11 +123,8 @@ fn bad_lines_are_named_or_left_out() {
     let file = shell.path("bad.jsonl");
     fs::write(&file, [lines[0], lines[1], "{\"row\":7}", lines[2], lines[3]].join("\n")).unwrap();
     shell.import(&file, "new").refused(2, "line 3", "--errors FILE");
-    let errors = shell.path("errors.jsonl");
-    let (file, new) = (text(&file), shell.path("new"));
-    let ran = run(&["import", file, "--errors", text(&errors), "--data", text(&new), "--json"]);
-    assert_eq!(ran.with(1).json()["bad_lines"], 1);
-    let bad: Value = serde_json::from_str(fs::read_to_string(&errors).unwrap().trim()).unwrap();
+    assert_eq!(shell.import_all(&file, "new").with(1).json()["bad_lines"], 1);
+    let bad: Value = serde_json::from_str(shell.errors().trim()).unwrap();
     assert_eq!((&bad["line"], &bad["text"]), (&3.into(), &"{\"row\":7}".into()));
     // An export that was cut off says so, and what it has is there.
     let cut = shell.path("cut.jsonl");
@@ -125,6 +132,77 @@ fn bad_lines_are_named_or_left_out() {
     let ran = shell.import(&cut, "other").with(3);
     assert!(ran.stderr.contains("ends before"), "{}", ran.stderr);
     shell.import(&shell.path("nothing"), "other").refused(2, "cannot be read", "name a file");
+}
+
+fn row(key: &str, cells: usize) -> String {
+    let cells: Vec<_> = (0..cells).map(|n| format!(r#"{{"column":"c:{n}","value":""}}"#)).collect();
+    format!(r#"{{"table":"default","row":"{key}","cells":[{}]}}"#, cells.join(","))
+}
+
+#[test]
+fn an_export_of_an_unknown_version_changes_nothing() {
+    let shell = Shell::new();
+    let file = shell.path("later.jsonl");
+    let import = || shell.import_all(&file, "new");
+    let later = "{\"percolator_export\":2}";
+    fs::write(&file, [later, &row("a", 1)].join("\n")).unwrap();
+    import().refused(2, "line 1: an export of version 2", "the release that wrote it");
+    assert!(!shell.path("new").exists(), "no store is made");
+    fs::write(&file, [&row("a", 1), later].join("\n")).unwrap();
+    import().refused(2, "line 2: an export of version 2", "the release that wrote it");
+    let tables = run(&["tables", "--json", "--data", text(&shell.path("new"))]).with(0).stdout;
+    assert!(!tables.contains("default"), "no row is imported: {tables}");
+}
+
+#[test]
+fn lines_that_are_no_text_or_name_no_table_are_bad_lines() {
+    let shell = Shell::new();
+    let bad: [&[u8]; 2] = [b"{\"\xff\":1}\r", br#"{"table":"a b","row":"a","cells":[]}"#];
+    let file = shell.path("odd.jsonl");
+    for (line, why) in bad.iter().zip(["no UTF-8", "\"a b\" is no name"]) {
+        let good = row("a", 1);
+        fs::write(&file, [good.as_bytes(), line, good.as_bytes()].join(&b'\n')).unwrap();
+        shell.import(&file, "new").refused(2, &format!("line 2 cannot be imported: {why}"), "");
+    }
+    let lines = [row("a", 1).as_bytes(), bad[0], bad[1], row("b", 1).as_bytes()].join(&b'\n');
+    fs::write(&file, lines).unwrap();
+    let counts = shell.import_all(&file, "new").with(1).json();
+    assert_eq!((&counts["bad_lines"], &counts["rows"]), (&2.into(), &2.into()));
+    let errors = shell.errors();
+    let errors: Vec<Value> = errors.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!((&errors[0]["line"], &errors[1]["line"]), (&2.into(), &3.into()));
+    assert_eq!(errors[0]["text"], "{\"\u{fffd}\":1}");
+}
+
+#[test]
+fn a_row_that_is_too_wide_is_a_bad_line_and_a_wide_one_is_imported() {
+    let shell = Shell::new();
+    let file = shell.path("wide.jsonl");
+    let max = percolator::transaction::TRANSACTION_CELLS_MAX;
+    fs::write(&file, [row("a", 900), row("b", max - 1), row("c", max)].join("\n")).unwrap();
+    shell.import(&file, "new").refused(2, "line 3 cannot be imported: it has more", "--errors");
+    let counts = shell.import_all(&file, "other").with(1).json();
+    let cells = (900 + max - 1) as u64;
+    assert_eq!((&counts["bad_lines"], &counts["cells"]), (&1.into(), &cells.into()));
+    assert!(shell.errors().contains("\"line\":3"));
+}
+
+#[test]
+fn bad_lines_before_the_position_are_counted_but_not_written_again() {
+    let shell = Shell::new();
+    let file = shell.path("rows.jsonl");
+    let lines = [&row("a", 1), "{}", &row("b", 1)].join("\n");
+    fs::write(&file, &lines).unwrap();
+    // An import was interrupted after the second line.
+    shell.open(async |db: &Percolator| {
+        let positions = db.table("percolator-imports").await.unwrap();
+        let key = blake3::hash(lines.as_bytes()).to_hex().to_string();
+        let lines = Column::literal("import:lines");
+        db.transact(async |mut tx| tx.set(&positions, key.clone(), &lines, "2")).await.unwrap();
+    });
+    let counts = shell.import_all(&file, "data").with(1).json();
+    assert_eq!((&counts["resumed_after"], &counts["bad_lines"]), (&2.into(), &1.into()));
+    assert_eq!(shell.errors(), "");
 }
 
 /// A hundred thousand rows, with the import killed at several moments and begun again.

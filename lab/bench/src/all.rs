@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::check::{Checked, listed};
 use crate::{check, experiments, micro};
 
-/// The benchmarks with a command of their own. Those of `micro` run too.
+/// The benchmarks with a command of their own. The benchmarks of `micro` run too.
 const LARGE: [&str; 5] = ["fig7", "fig8", "fig9", "fig10", "profile"];
 
 /// Every benchmark but `webindex`, including those of `micro`, and then a check whether the

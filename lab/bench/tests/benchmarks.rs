@@ -137,6 +137,8 @@ fn fig8_measures_every_arm_and_checks_every_copy() {
             ("paper_faithful/raw_set", 0.15),
             ("two_phases/raw_set", 0.40),
             ("tx/raw_set", 0.60),
+            ("get_recorded/get", 0.93),
+            ("tx_recorded/tx", 0.93),
             ("tx_ten/raw_set", 0.45),
             ("tx_sync/raw_set_sync", 0.80),
             ("two_phases_sync/raw_set_sync", 0.45),
@@ -147,7 +149,7 @@ fn fig8_measures_every_arm_and_checks_every_copy() {
         ..Case::default()
     }
     .run();
-    assert_eq!(result["check"], json!({ "copies": 22, "cells": 22 * 40, "wrong": 0 }));
+    assert_eq!(result["check"], json!({ "copies": 23, "cells": 23 * 40, "wrong": 0 }));
     assert_eq!(figure(&result, "tx/raw_set")["paper"], 0.23);
     if cfg!(target_os = "linux") {
         for (name, calls) in [

@@ -27,22 +27,12 @@ pub fn document_length(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Checks that every relative link of every Markdown file leads to a file and a heading.
-///
-/// `coming` names files that are not written yet. A file of that list that is there is a finding.
 #[must_use]
-pub fn links(tree: &Tree, coming: &[&str]) -> Vec<Finding> {
+pub fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in coming.iter().filter(|file| tree.exists(file)) {
-        findings.push(Finding {
-            file: (*file).to_owned(),
-            line: 1,
-            rule: "links",
-            message: "is there now: take it off the list of files to come".to_owned(),
-        });
-    }
     for (file, text) in tree.below("").filter(|(path, _)| path.ends_with(".md")) {
         for (line, target) in targets(text) {
-            if let Some(message) = problem(tree, coming, file, target) {
+            if let Some(message) = problem(tree, file, target) {
                 findings.push(Finding { file: file.to_owned(), line, rule: "links", message });
             }
         }
@@ -51,7 +41,7 @@ pub fn links(tree: &Tree, coming: &[&str]) -> Vec<Finding> {
 }
 
 /// Returns the problem of a link, if it has one.
-fn problem(tree: &Tree, coming: &[&str], file: &str, target: &str) -> Option<String> {
+fn problem(tree: &Tree, file: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
     }
@@ -59,9 +49,6 @@ fn problem(tree: &Tree, coming: &[&str], file: &str, target: &str) -> Option<Str
     let Some(path) = resolve(file, path) else {
         return Some(format!("{target} leads out of the repository: correct the path"));
     };
-    if coming.contains(&path.as_str()) {
-        return None;
-    }
     if !tree.exists(&path) {
         return Some(format!("{target} leads to {path}, which is not there: correct the path"));
     }

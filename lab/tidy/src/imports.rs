@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::modules::{Module, Modules};
 
-/// How many re-exports a name is followed through.
-const STEPS_MAX: usize = 8;
-
 /// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -15,19 +12,27 @@ pub(crate) enum Target {
     Item(usize, String),
 }
 
+/// The names that were looked up on the way, by module, with their targets. A name whose lookup
+/// is not complete has none. So each is looked up once, and a circle of imports ends.
+type Known = BTreeMap<(usize, String), Option<Target>>;
+
 /// The imports of each file: the files that it imports from, with the line of the first import.
 pub(crate) type Graph = BTreeMap<String, BTreeMap<String, usize>>;
 
 impl Modules {
     /// Follows a path that is used in a module. Returns `None` if it leads out of the package.
-    pub(crate) fn resolve(&self, from: usize, path: &[String], steps: usize) -> Option<Target> {
+    pub(crate) fn resolve(&self, from: usize, path: &[String]) -> Option<Target> {
+        self.follow(from, path, &mut Known::new())
+    }
+
+    fn follow(&self, from: usize, path: &[String], known: &mut Known) -> Option<Target> {
         let mut at = from;
         for (index, name) in path.iter().enumerate() {
             at = match name.as_str() {
                 "crate" if index == 0 => self.all[from].root,
                 "self" => at,
                 "super" => self.all[at].parent,
-                _ => match self.lookup(at, name, steps) {
+                _ => match self.lookup(at, name, known) {
                     Some(Target::Module(module)) => module,
                     None if index > 0 && !self.is_foreign(at, name) => {
                         // A macro defines the item.
@@ -45,7 +50,18 @@ impl Modules {
         self.all[module].imports.contains_key(name)
     }
 
-    fn lookup(&self, at: usize, name: &str, steps: usize) -> Option<Target> {
+    fn lookup(&self, at: usize, name: &str, known: &mut Known) -> Option<Target> {
+        let key = (at, name.to_owned());
+        if let Some(target) = known.get(&key) {
+            return target.clone();
+        }
+        known.insert(key.clone(), None);
+        let target = self.look_up(at, name, known);
+        known.insert(key, target.clone());
+        target
+    }
+
+    fn look_up(&self, at: usize, name: &str, known: &mut Known) -> Option<Target> {
         let module = &self.all[at];
         if module.defined.contains(name) {
             return Some(Target::Item(at, name.to_owned()));
@@ -53,21 +69,20 @@ impl Modules {
         if let Some(&child) = module.children.get(name) {
             return Some(Target::Module(child));
         }
-        let steps = steps.checked_sub(1)?;
         if let Some(import) = module.imports.get(name) {
             // If the import of `name` begins with `name` itself, it names another package.
             let own = import.path.first().is_some_and(|first| first == name);
-            return if own { None } else { self.resolve(at, &import.path, steps) };
+            return if own { None } else { self.follow(at, &import.path, known) };
         }
-        module.unnamed.iter().find_map(|import| match self.resolve(at, &import.path, steps) {
-            Some(Target::Module(all)) if all != at => self.lookup(all, name, steps),
+        module.unnamed.iter().find_map(|import| match self.follow(at, &import.path, known) {
+            Some(Target::Module(all)) if all != at => self.lookup(all, name, known),
             _ => None,
         })
     }
 
     /// Returns the file that defines an item, with its name there.
     pub(crate) fn definition(&self, from: usize, path: &[String]) -> Option<(&str, String)> {
-        match self.resolve(from, path, STEPS_MAX)? {
+        match self.resolve(from, path)? {
             Target::Module(_) => None,
             Target::Item(module, name) => Some((&self.all[module].file, name)),
         }
@@ -84,7 +99,7 @@ impl Modules {
                 }
             };
             for (line, path) in used(module) {
-                match self.resolve(id, path, STEPS_MAX) {
+                match self.resolve(id, path) {
                     Some(Target::Item(of, _)) => add(line, &self.all[of].file),
                     // A glob imports all names that the module defines.
                     Some(Target::Module(of)) if is_glob(module, line, path) => {

@@ -11,9 +11,6 @@ const CIRCLES: &[(&str, usize)] = &[];
 /// Types that more than three files outside of their folder extend, with the number of files.
 const ROOMS: &[(&str, &str, usize)] = &[];
 
-/// Documents that others link to and that are not written yet.
-const COMING: &[&str] = &[];
-
 fn tree() -> Tree {
     Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .expect("the sources can be read")
@@ -71,5 +68,15 @@ fn the_first_documents_are_short() {
 
 #[test]
 fn every_link_of_a_document_leads_somewhere() {
-    pass(percolator_tidy::links(&tree(), COMING));
+    pass(percolator_tidy::links(&tree()));
+}
+
+#[test]
+fn sentences_of_comments_begin_with_their_subject() {
+    pass(percolator_tidy::headless(&tree()));
+}
+
+#[test]
+fn sentences_of_comments_have_at_most_25_words() {
+    pass(percolator_tidy::sentence_length(&tree()));
 }

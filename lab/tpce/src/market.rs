@@ -96,7 +96,7 @@ impl Market {
         Some(Execution { t, price: self.scale.price(symb, due), now: due })
     }
 
-    /// A security whose price is announced without a trade. Those with pending orders come
+    /// A security whose price is announced without a trade. Securities with pending orders come
     /// first, in turns: otherwise a short run would end before most limit orders are triggered.
     fn other(&mut self) -> u32 {
         let next = self.pending.range(self.told + 1..).next().or(self.pending.iter().next());

@@ -220,8 +220,9 @@ pub(super) fn text_of(document: &TantivyDocument, field: Field) -> String {
     document.get_first(field).and_then(|value| value.as_str()).unwrap_or_default().to_string()
 }
 
-/// Opens the index of a store in a directory, or creates it. An index of an earlier format, or
-/// of another store, is created again. If `store` is `None`, the index of any store is opened.
+/// Opens the index of a store in a directory, or creates it. An index is created again if it has
+/// an earlier format, or does not name this store. If `store` is `None`, the index of any store
+/// is opened.
 pub(super) fn open(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields), Error> {
     fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
     // The lock ensures that workers that start at the same time create the index once.
@@ -231,11 +232,12 @@ pub(super) fn open(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields
         && is_named(read_store(path)?);
     let _making = if made { None } else { Some(making(path)?) };
     match read_format(path)? {
-        Some(found) if found == FORMAT => match read_store(path)? {
-            // The index shows documents of a store with another history, so it is emptied.
-            Some(other) if !is_named(Some(other.clone())) => empty(path)?,
-            _ => {}
-        },
+        Some(found) if found == FORMAT => {
+            // The index may show documents of a store with another history, so it is emptied.
+            if !is_named(read_store(path)?) {
+                empty(path)?;
+            }
+        }
         Some(found) if is_earlier(&found) => {
             empty(path)?;
             write_format(path)?;
@@ -312,9 +314,9 @@ fn other_format(path: &Path, found: String) -> Error {
     Error::IndexFormat { path: path.to_path_buf(), found, expected: FORMAT, remedy }
 }
 
-/// Deletes the files of an index of an earlier format, unless a process writes to it. The file
-/// that names the format stays until it is replaced. So after an interruption the next opening
-/// tries again.
+/// Deletes the files of an index of an earlier format or another store, unless a process writes
+/// to it. The files that name the format and the store stay until they are replaced. So after
+/// an interruption the next opening tries again.
 fn empty(path: &Path) -> Result<(), Error> {
     let directory =
         MmapDirectory::open(path).map_err(|source| failed("open", path, source.into()))?;

@@ -16,7 +16,7 @@ use super::channel::Channels;
 use super::limits::Limits;
 use super::retry::{once, repeat};
 use super::split::{BATCH_BYTES_MAX, Size, split};
-use super::status::of_mutation;
+use super::status::{of_mutation, of_read};
 use super::wire::{GrpcTable, IN_FLIGHT_MAX, MUTATIONS_MAX};
 use crate::identity::Named;
 use crate::proto::data::CheckAndMutateRowRequest;
@@ -25,7 +25,10 @@ use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
 
 /// Asks the server how much it takes in one request, and for the id of its store.
-pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) -> Limits {
+///
+/// # Errors
+/// The errors of the request. A server without the extension takes no batches, which is no error.
+pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) -> Result<Limits> {
     let answer = repeat(channels.deadline(), || async {
         let request = channels.request(routing, DescribeRequest {});
         let answer = channels.extension().describe(request).await?;
@@ -38,12 +41,13 @@ pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) 
         Ok(described) => {
             let several = |max: u32| usize::try_from(max).ok().filter(|max| *max > 1);
             let (entries_max, reads_max) = (described.entries_max, described.reads_max);
-            Limits { entries_max: several(entries_max), reads_max: several(reads_max) }
+            Ok(Limits { entries_max: several(entries_max), reads_max: several(reads_max) })
         }
-        Err(status) => {
+        Err(status) if status.code() == Code::Unimplemented => {
             tracing::debug!(%status, "the server takes no batches");
-            Limits::default()
+            Ok(Limits::default())
         }
+        Err(status) => Err(of_read(&status)),
     }
 }
 

@@ -93,7 +93,8 @@ impl GrpcStore {
     /// Connects to the instance, and checks the routing of the application profile.
     ///
     /// # Errors
-    /// * `Unavailable` if no server answers, or its certificate is not one of the cluster.
+    /// * `Unavailable` if no server answers, or its certificate is not one of the cluster, or it
+    ///   fails to say which store it has.
     /// * `InvalidRequest` without credentials, or for plain text to another machine that the
     ///   options do not allow.
     /// * `InvalidRequest` if the profile routes to several clusters or refuses single-row
@@ -125,9 +126,13 @@ impl GrpcStore {
         };
         store.check_routing().await?;
         // Google's own service has no extension.
-        if batches && !store.channels.by_token() {
+        if !store.channels.by_token() {
             let routing = routing(&[("name", &store.instance)])?;
-            store.limits = batch::limits(&store.channels, &routing).await;
+            // The answer also names the store, so the client asks even if it batches nothing.
+            let limits = batch::limits(&store.channels, &routing).await?;
+            if batches {
+                store.limits = limits;
+            }
         }
         Ok(store)
     }

@@ -7,14 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bigtable::{VALUE_BYTES_MAX, check_table_name};
 use clap::Args;
 use percolator::observe::{Observed, Strength};
+use percolator::transaction::{ROW_KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 use percolator::{Attempt, Bytes, Column, Percolator, RowKey, Table};
 use serde_json::{Value, json};
 
@@ -29,6 +31,8 @@ use crate::store::StoreArgs;
 /// The table of the positions of imports that are not complete.
 pub(super) const POSITIONS: &str = "percolator-imports";
 const POSITION: Column = Column::literal("import:lines");
+/// No position has more bytes, with its key and its column.
+const POSITION_BYTES_MAX: usize = 128;
 
 /// The most cells and bytes that one transaction writes, unless a single line has more.
 const CELLS_MAX: usize = 1000;
@@ -68,8 +72,10 @@ struct Counts {
 /// The kinds of lines.
 enum Line {
     Begin(Vec<Observed>),
+    /// The first line of an export of this version, whose lines this release does not know.
+    Unknown(Value),
     Row(Row),
-    End { rows: u64 },
+    End(u64),
 }
 
 struct Row {
@@ -79,9 +85,30 @@ struct Row {
 }
 
 impl Row {
+    /// Returns how many bytes of a transaction the row takes at most. Each cell has the key.
     fn bytes(&self) -> usize {
-        let cell = |(column, value): &(Column, Bytes)| column.as_bytes().len() + value.len();
-        self.cells.iter().map(cell).sum::<usize>() + self.row.as_bytes().len()
+        let key = self.row.as_bytes().len();
+        let cell = |(column, value): &(Column, Bytes)| key + column.as_bytes().len() + value.len();
+        self.cells.iter().map(cell).sum::<usize>() + key
+    }
+
+    /// Checks that one transaction can write the row and the position.
+    fn check(&self) -> Result<(), String> {
+        if check_table_name(&self.table).is_err() || self.table.starts_with("percolator.") {
+            return Err(format!("{:?} is no name of a table", self.table));
+        }
+        if !(1..=ROW_KEY_BYTES_MAX).contains(&self.row.as_bytes().len()) {
+            return Err("its row key is empty or too long".to_owned());
+        }
+        if self.cells.iter().any(|(_, value)| value.len() > VALUE_BYTES_MAX) {
+            return Err(format!("it has a value of more than {VALUE_BYTES_MAX} bytes"));
+        }
+        let (cells_max, bytes_max) =
+            (TRANSACTION_CELLS_MAX - 1, TRANSACTION_BYTES_MAX - POSITION_BYTES_MAX);
+        if self.cells.len() > cells_max || self.bytes() > bytes_max {
+            return Err(format!("it has more than {cells_max} cells or {bytes_max} bytes"));
+        }
+        Ok(())
     }
 }
 
@@ -93,11 +120,17 @@ impl Import {
             Failure::usage(what, "name a file that `percolator export` wrote, or -")
         };
         let is_stdin = self.file == Path::new("-");
-        let lines: Box<dyn BufRead + Send> = if is_stdin {
+        let mut lines: Box<dyn BufRead + Send> = if is_stdin {
             Box::new(BufReader::new(io::stdin()))
         } else {
             Box::new(BufReader::new(File::open(&self.file).map_err(reading)?))
         };
+        // An unknown version is found before the store is opened, so it changes nothing.
+        let mut first = Vec::new();
+        lines.read_until(b'\n', &mut first).map_err(reading)?;
+        if let Ok(Line::Unknown(version)) = parse(&first) {
+            return Err(unknown(1, &version));
+        }
         let key =
             if is_stdin { None } else { Some(RowKey::from(digest(&self.file).map_err(reading)?)) };
         let errors = self.errors.as_ref().map(|path| {
@@ -116,7 +149,7 @@ impl Import {
             counts: Counts::default(),
             progress: Progress::new(out.quiet, None),
         };
-        let whole = importing.all(lines).await?;
+        let whole = importing.all(first.as_slice().chain(lines)).await?;
         db.sync().await?;
         let counts = importing.counts;
         if out.json {
@@ -165,37 +198,38 @@ struct Importing<'a> {
 impl Importing<'_> {
     /// Imports all lines. Returns `false` if the file begins like an export and has no last
     /// line of one.
-    async fn all(&mut self, lines: Box<dyn BufRead + Send>) -> anyhow::Result<bool> {
+    async fn all(&mut self, lines: impl BufRead + Send) -> anyhow::Result<bool> {
         let done = self.position().await?;
         self.counts.resumed_after = done;
         let (mut is_export, mut has_end) = (false, false);
         let (mut cells, mut bytes) = (0, 0);
-        for line in lines.lines() {
+        for line in lines.split(b'\n') {
             let line = line.context("reading the lines")?;
-            self.counts.lines += 1;
-            let number = self.counts.lines;
-            let parsed = parse(&line);
-            match parsed {
+            let number = self.counts.lines + 1;
+            match parse(&line) {
                 Ok(Line::Begin(observers)) => {
                     is_export = true;
                     self.db.declare(&observers).await?;
                 }
-                Ok(Line::End { rows }) => {
+                Ok(Line::Unknown(version)) => return Err(unknown(number, &version)),
+                Ok(Line::End(rows)) => {
                     has_end = true;
                     tracing::debug!(rows, "the export is whole");
                 }
+                Err(why) => self.bad(number, &line, &why)?,
                 _ if number <= done => {}
                 Ok(Line::Row(row)) => {
                     cells += row.cells.len();
                     bytes += row.bytes();
+                    let is_full = cells > CELLS_MAX || bytes > BYTES_MAX;
+                    if is_full && !self.batch.is_empty() {
+                        self.write(false).await?;
+                        (cells, bytes) = (row.cells.len(), row.bytes());
+                    }
                     self.batch.push(row);
                 }
-                Err(why) => self.bad(number, &line, &why)?,
             }
-            if cells >= CELLS_MAX || bytes >= BYTES_MAX {
-                self.write(false).await?;
-                (cells, bytes) = (0, 0);
-            }
+            self.counts.lines = number;
         }
         self.write(true).await?;
         Ok(has_end || !is_export)
@@ -232,7 +266,8 @@ impl Importing<'_> {
                     None => Ok(()),
                 }
             })
-            .await?;
+            .await
+            .with_context(|| format!("writing the rows up to line {position}"))?;
         self.counts.rows += batch.len() as u64;
         self.counts.cells += batch.iter().map(|row| row.cells.len() as u64).sum::<u64>();
         let rows = self.counts.rows;
@@ -240,42 +275,54 @@ impl Importing<'_> {
         Ok(())
     }
 
-    fn bad(&mut self, number: u64, line: &str, why: &str) -> anyhow::Result<()> {
+    fn bad(&mut self, number: u64, line: &[u8], why: &str) -> anyhow::Result<()> {
         self.counts.bad_lines += 1;
+        if number <= self.counts.resumed_after {
+            // The interrupted import has reported the line.
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end_matches('\r');
         let Some(errors) = &mut self.errors else {
             return Err(Failure::usage(
-                format!("line {number} cannot be imported: {why}: {}", brief(line)),
+                format!("line {number} cannot be imported: {why}: {}", brief(text)),
                 "mend the line, or give --errors FILE to leave such lines out",
             ));
         };
-        let report = json!({ "line": number, "why": why, "text": line });
+        let report = json!({ "line": number, "why": why, "text": text });
         writeln!(errors, "{report}").context("writing to the file of errors")
     }
 }
 
-fn parse(line: &str) -> Result<Line, String> {
+fn unknown(line: u64, version: &Value) -> anyhow::Error {
+    Failure::usage(
+        format!("line {line}: an export of version {version}; this release reads {VERSION}"),
+        "import it with the release that wrote it",
+    )
+}
+
+fn parse(line: &[u8]) -> Result<Line, String> {
+    let line = str::from_utf8(line).map_err(|_| "no UTF-8")?;
     let value: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
     if let Some(version) = value.get("percolator_export") {
         if version.as_u64() != Some(VERSION) {
-            return Err(format!("an export of version {version}; this release reads {VERSION}"));
+            return Ok(Line::Unknown(version.clone()));
         }
         let observers = value.get("observers").and_then(Value::as_array);
         let observers = observers.into_iter().flatten().map(observed).collect::<Result<_, _>>()?;
         return Ok(Line::Begin(observers));
     }
     if let Some(end) = value.get("end") {
-        return Ok(Line::End { rows: end["rows"].as_u64().unwrap_or(0) });
+        return Ok(Line::End(end["rows"].as_u64().unwrap_or(0)));
     }
     let row = RowKey::from(bytes(&value["row"], "row")?);
-    row.check().map_err(|_| "its row key is empty or too long".to_owned())?;
     let cells = value["cells"].as_array().ok_or("it has no cells")?;
     let cells =
         cells.iter().map(|cell| Ok((column(&cell["column"])?, bytes(&cell["value"], "value")?)));
-    Ok(Line::Row(Row {
-        table: text(&value["table"], "table")?,
-        row,
-        cells: cells.collect::<Result<_, String>>()?,
-    }))
+    let cells = cells.collect::<Result<_, String>>()?;
+    let row = Row { table: text(&value["table"], "table")?, row, cells };
+    row.check()?;
+    Ok(Line::Row(row))
 }
 
 fn text(value: &Value, what: &str) -> Result<String, String> {
@@ -315,7 +362,7 @@ mod tests {
     #[test]
     fn a_line_is_read_or_refused_with_a_reason() {
         let row = r#"{"table":"t","row":{"b64":"AP8="},"cells":[{"column":"c:q","value":""}]}"#;
-        let Ok(Line::Row(row)) = parse(row) else { panic!("a row") };
+        let Ok(Line::Row(row)) = parse(row.as_bytes()) else { panic!("a row") };
         assert_eq!((row.row.as_bytes(), row.cells.len()), (&[0, 255][..], 1));
         assert!(row.cells[0].1.is_empty());
         for (line, why) in [
@@ -326,10 +373,27 @@ mod tests {
             (r#"{"row":"a","cells":[]}"#, "its table"),
             (r#"{"table":"t","row":{"b64":"!"},"cells":[]}"#, "its row"),
             (r#"{"table":"t","row":"a","cells":[{"column":"c","value":7}]}"#, "its value"),
-            (r#"{"percolator_export":2}"#, "version 2"),
+            (r#"{"table":"percolator.x","row":"a","cells":[]}"#, "no name"),
+            (r#"{"table":"a b","row":"a","cells":[]}"#, "no name"),
         ] {
-            let found = parse(line).err().unwrap_or_default();
+            let found = parse(line.as_bytes()).err().unwrap_or_default();
             assert!(found.contains(why), "{line}: {found}");
         }
+        assert_eq!(parse(b"{\xff}").err().unwrap(), "no UTF-8");
+    }
+
+    #[test]
+    fn a_row_that_no_transaction_writes_is_refused() {
+        let why = |row: usize, cells: usize, value: usize| {
+            let cell = (Column::literal("c:q"), Bytes::from(vec![0; value]));
+            let (row, cells) = (RowKey::from(vec![b'r'; row]), vec![cell; cells]);
+            Row { table: "t".to_owned(), row, cells }.check().err().unwrap_or_default()
+        };
+        assert_eq!(why(ROW_KEY_BYTES_MAX, 3, VALUE_BYTES_MAX), "");
+        assert_eq!(why(1, TRANSACTION_CELLS_MAX - 1, 0), "");
+        assert!(why(ROW_KEY_BYTES_MAX + 1, 1, 1).contains("too long"));
+        assert!(why(1, 1, VALUE_BYTES_MAX + 1).contains("a value of"));
+        assert!(why(1, TRANSACTION_CELLS_MAX, 0).contains("cells"));
+        assert!(why(1, TRANSACTION_BYTES_MAX / VALUE_BYTES_MAX, VALUE_BYTES_MAX).contains("bytes"));
     }
 }

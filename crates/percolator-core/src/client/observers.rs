@@ -106,11 +106,12 @@ impl Client {
         idle::backlog(&self.shared, usize::MAX).await
     }
 
-    /// As [`backlog`](Client::backlog), but stops counting in a table after about so many cells:
-    /// what was counted there is then not [whole](Backlog::whole). For those who look often.
+    /// Counts like [`backlog`](Client::backlog), but stops in each table after about `cells_max`
+    /// cells. The count of such a table is then not [whole](Backlog::whole). Use it if you look
+    /// often.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn backlog_within(&self, cells_max: usize) -> Result<Vec<Backlog>> {
         idle::backlog(&self.shared, cells_max).await
     }
@@ -163,7 +164,7 @@ impl Client {
     /// [statuses](Client::statuses) name.
     ///
     /// # Errors
-    /// Those of store and lock service.
+    /// Errors of the store and the lock service.
     pub async fn all_failing(&self) -> Result<Vec<Failing>> {
         status::all_failing(&self.shared).await
     }

@@ -155,6 +155,30 @@ fn an_index_of_an_earlier_format_is_made_anew_and_says_that_it_lacks_pages() {
 }
 
 #[test]
+fn an_index_of_another_store_or_of_none_is_made_anew() {
+    for name in [Some("another"), None] {
+        let dir = tempfile::tempdir().unwrap();
+        let id = StoreId::new(7);
+        let open = |store| SearchIndex::open_of(dir.path(), store).unwrap();
+        let index = open(Some(id));
+        index.set_complete().unwrap();
+        index.apply(vec![update("a", 1, page("cod", ""))]).unwrap();
+        drop(index);
+        assert_eq!(open(Some(id)).pages().unwrap(), 1, "the same store");
+        let file = dir.path().join("STORE");
+        match name {
+            Some(name) => fs::write(&file, name).unwrap(),
+            // As earlier releases left it.
+            None => fs::remove_file(&file).unwrap(),
+        }
+        assert_eq!(open(None).pages().unwrap(), 1, "a store without an id");
+        let index = open(Some(id));
+        assert!(index.is_incomplete() && index.pages().unwrap() == 0, "{name:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap().trim(), id.to_string());
+    }
+}
+
+#[test]
 fn an_index_of_an_earlier_format_that_is_written_to_is_left_alone() {
     let (dir, index) = open();
     index.apply(vec![update("a", 1, page("cod", ""))]).unwrap();

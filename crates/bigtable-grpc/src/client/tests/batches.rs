@@ -23,6 +23,9 @@ impl Extension for Script {
         &self,
         _request: Request<DescribeRequest>,
     ) -> Result<Response<DescribeResponse>, Status> {
+        if let Some(status) = self.play(|play| play.describe.clone()) {
+            return Err(status);
+        }
         match self.play(|play| (play.entries_max, play.reads_max)) {
             (0, 0) => Err(Status::unimplemented("what is that?")),
             (entries_max, reads_max) => {

@@ -9,6 +9,7 @@ mod filters;
 mod merging;
 mod pool;
 mod reads;
+mod replaced;
 mod resending;
 mod runtimes;
 mod script;

@@ -59,6 +59,8 @@ pub(super) struct Play {
     pub(super) reads: VecDeque<Read>,
     /// Answers to mutations, conditional or not.
     pub(super) mutations: VecDeque<Result<bool, Status>>,
+    /// If set, the server does not say what it takes.
+    pub(super) describe: Option<Status>,
     /// Most entries of a batch; zero for a server without batches.
     pub(super) entries_max: u32,
     /// Answers to batches.
