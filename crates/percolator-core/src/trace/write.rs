@@ -42,10 +42,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
                 return;
             };
             let written = write(&shared, &trace).await;
-            if let Err(error) = sweeper.sweep(&shared, written).await {
-                // The next sweep goes on where this one ended.
-                tracing::debug!(target: "percolator::trace", event = "trace_not_swept", %error);
-            }
+            sweeper.sweep(&shared, written);
         }
     }));
 }

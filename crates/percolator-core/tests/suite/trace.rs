@@ -10,23 +10,23 @@ use bigtable::{
 use percolator_core::testing::{VirtualRuntime, client_on};
 use percolator_core::{
     Batch, BatchObserver, Change, Client, Column, Error, Observer, Options, Registration, Result,
-    Runtime, Sampling, Side, Transaction, Why, WhyNode,
+    RowKey, Runtime, Sampling, Side, Transaction, Why, WhyNode,
 };
 
 use crate::faults::Fault;
 use crate::notifications::one_thread;
 use crate::world::{A, B, BAL, World, observer, run, run_both, set};
 
-const TABLE: &str = "percolator.trace";
+pub(crate) const TABLE: &str = "percolator.trace";
 const CHANGED: Column = Column::literal("f:changed");
 const QUEUE: Column = Column::literal("f:queue");
 
-fn traced(sampling: Sampling) -> Options {
+pub(crate) fn traced(sampling: Sampling) -> Options {
     Options { trace: sampling, ..Options::default() }
 }
 
 /// Sets `column` to the name of the observer, and notifies the next one.
-fn step(column: Column, next: Option<Column>) -> impl Observer {
+pub(crate) fn step(column: Column, next: Option<Column>) -> impl Observer {
     observer(move |tx, change| {
         let (column, next) = (column.clone(), next.clone());
         Box::pin(async move {
@@ -321,12 +321,18 @@ fn a_client_that_is_closed_writes_the_rest_and_waits_for_no_store() {
     });
 }
 
-/// The rows of the trace, by age.
-async fn rows(world: &World) -> usize {
+/// How many rows the trace has.
+pub(crate) async fn rows(world: &World) -> usize {
+    keys(world).await.len()
+}
+
+/// The keys of the trace's rows.
+pub(crate) async fn keys(world: &World) -> Vec<RowKey> {
     let table = world.store.inner.open_table(TABLE, &system_schema()).await.unwrap();
     let family = Family::from_static("system");
     let select = Selection::default().family(family, TimeRange::ALL, u32::MAX);
-    table.scan(&RowRange::all(), &select, Default::default()).await.unwrap().rows.len()
+    let page = table.scan(&RowRange::all(), &select, Default::default()).await.unwrap();
+    page.rows.into_iter().map(|row| row.key).collect()
 }
 
 #[test]
