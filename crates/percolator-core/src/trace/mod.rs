@@ -37,6 +37,8 @@
 //!
 //! A client remembers its own last decisions, and finds those of other clients in the table.
 //! Until it finds them, it holds the observer's transaction back, for at most five seconds.
+//! At most half of the queue is held back, and the oldest make room for what is kept. Those are
+//! not counted, because most of them belong to cascades that are not kept.
 
 pub(crate) mod queue;
 pub(crate) mod record;

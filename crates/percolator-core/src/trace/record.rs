@@ -63,7 +63,7 @@ pub struct TraceCause {
 }
 
 /// A change with the run that handled it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Link {
     /// The commit timestamp of the change.
     pub(super) cause: Timestamp,
@@ -90,6 +90,16 @@ pub(super) struct Facts<'a> {
     pub(super) wall_ms: u64,
     pub(super) took: Duration,
     pub(super) causes: &'a [Change],
+    /// Older changes of the same cells: the index in `causes`, and the commit timestamp.
+    pub(super) earlier: &'a [(usize, Timestamp)],
+}
+
+impl Facts<'_> {
+    /// All changes that the transaction handled: the index in `causes`, and the commit timestamp.
+    pub(super) fn handled(&self) -> impl Iterator<Item = (usize, Timestamp)> {
+        let newest = self.causes.iter().enumerate().map(|(index, cause)| (index, cause.commit_ts));
+        newest.chain(self.earlier.iter().copied())
+    }
 }
 
 fn put_ref(out: &mut BytesMut, cell: CellRef<'_>) {
@@ -170,17 +180,24 @@ fn end(mut out: BytesMut) -> Bytes {
 
 /// Decodes the entries of a row. Leaves out entries that are damaged, or of a kind that this
 /// program does not know.
-pub(super) fn decode(entries: &Bytes) -> Vec<Entry> {
-    let (mut reader, mut found) = (Reader::new(entries), Vec::new());
-    while let Some((kind, body)) = reader.u8().and_then(|kind| Some((kind, reader.bytes32()?))) {
-        let mut body = Reader::new(&body);
-        found.extend(match kind {
-            TRANSACTION => decode_transaction(&mut body).map(Entry::Transaction),
-            LINK => decode_link(&mut body).map(Entry::Link),
-            _ => None,
-        });
-    }
-    found
+pub(super) fn decode(entries: &Bytes) -> impl Iterator<Item = Entry> {
+    bodies(entries).filter_map(|(kind, mut body)| match kind {
+        TRANSACTION => decode_transaction(&mut body).map(Entry::Transaction),
+        LINK => decode_link(&mut body).map(Entry::Link),
+        _ => None,
+    })
+}
+
+/// The commit timestamps of the transactions of a row.
+pub(super) fn commits(entries: &Bytes) -> impl Iterator<Item = Timestamp> {
+    let transactions = bodies(entries).filter(|(kind, _)| *kind == TRANSACTION);
+    transactions.filter_map(|(_, mut body)| timestamp(&mut body))
+}
+
+/// The kind and the body of each entry.
+fn bodies(entries: &Bytes) -> impl Iterator<Item = (u8, Reader)> {
+    let mut reader = Reader::new(entries);
+    std::iter::from_fn(move || Some((reader.u8()?, Reader::new(&reader.bytes32()?))))
 }
 
 fn timestamp(reader: &mut Reader) -> Option<Timestamp> {
@@ -248,6 +265,7 @@ mod tests {
             wall_ms: 1_000,
             took: Duration::from_micros(70),
             causes: &[],
+            earlier: &[],
         }
     }
 
@@ -261,7 +279,9 @@ mod tests {
         row.put_slice(&[9, 0, 0, 0, 2, 1, 1]);
         row.put_slice(&link(ts(2), ts(8), cells().next().unwrap()));
         row.put_slice(&transaction(&facts(None), cells().take(0), cells().take(0)));
-        let entries = decode(&row.freeze());
+        let row = row.freeze();
+        assert_eq!(commits(&row).collect::<Vec<_>>(), [ts(8), ts(8)]);
+        let entries: Vec<Entry> = decode(&row).collect();
         let [Entry::Transaction(first), Entry::Link(link), Entry::Transaction(last)] = &entries[..]
         else {
             panic!("{entries:?}");
@@ -283,10 +303,10 @@ mod tests {
         let name = "é".repeat(300);
         let entry = transaction(&facts(Some(&name)), cells(), cells());
         assert!(entry.len() < 40_000, "{} bytes", entry.len());
-        let Entry::Transaction(record) = decode(&entry).remove(0) else { panic!() };
+        let Entry::Transaction(record) = decode(&entry).next().unwrap() else { panic!() };
         assert_eq!((record.written_total, record.name.unwrap().len()), (1_000, NAME_BYTES_MAX));
         for end in 0..entry.len().min(400) {
-            assert!(decode(&entry.slice(..end)).is_empty());
+            assert!(decode(&entry.slice(..end)).next().is_none());
         }
     }
 }

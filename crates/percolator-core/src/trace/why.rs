@@ -249,7 +249,7 @@ impl<'s> Walk<'s> {
     async fn down(&mut self, own: Timestamp) -> Result<()> {
         let mut left = VecDeque::from([(own, 0)]);
         while let Some((from, depth)) = left.pop_front() {
-            let links = self.finder.set_off_by(from).await?.iter();
+            let links = self.finder.set_off_by(from).await?;
             let mut effects: Vec<_> = links.map(|link| (link.effect, link.cell.clone())).collect();
             effects.extend(self.handled_later(from, &effects).await?);
             for (effect, cell) in effects {

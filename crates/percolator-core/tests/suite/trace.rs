@@ -18,8 +18,8 @@ use crate::notifications::one_thread;
 use crate::world::{A, B, BAL, World, observer, run, run_both, set};
 
 pub(crate) const TABLE: &str = "percolator.trace";
-const CHANGED: Column = Column::literal("f:changed");
-const QUEUE: Column = Column::literal("f:queue");
+pub(crate) const CHANGED: Column = Column::literal("f:changed");
+pub(crate) const QUEUE: Column = Column::literal("f:queue");
 
 pub(crate) fn traced(sampling: Sampling) -> Options {
     Options { trace: sampling, ..Options::default() }
@@ -40,7 +40,7 @@ pub(crate) fn step(column: Column, next: Option<Column>) -> impl Observer {
 }
 
 /// Takes changes and writes nothing.
-struct Takes;
+pub(crate) struct Takes;
 
 impl BatchObserver for Takes {
     async fn observe(&self, _: &mut Transaction, _: &[Change]) -> Result<()> {
@@ -69,11 +69,11 @@ fn name(node: &WhyNode) -> &str {
         .map_or("not recorded", |record| record.name.as_deref().unwrap_or("unnamed"))
 }
 
-fn names(why: &Why) -> Vec<(&str, Side)> {
+pub(crate) fn names(why: &Why) -> Vec<(&str, Side)> {
     why.nodes.iter().map(|node| (name(node), node.side)).collect()
 }
 
-fn system_schema() -> TableSchema {
+pub(crate) fn system_schema() -> TableSchema {
     TableSchema { groups: vec![LocalityGroup::on_disk("system", Layout::Versions)] }
 }
 
@@ -318,6 +318,7 @@ fn a_client_that_is_closed_writes_the_rest_and_waits_for_no_store() {
         client.close().await;
         let took = world.runtime.now().saturating_sub(begun);
         assert!(took < Duration::from_secs(3), "{took:?}");
+        assert_eq!(client.stats().trace_dropped, 1, "nobody knows whether it was written");
     });
 }
 
