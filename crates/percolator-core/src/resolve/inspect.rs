@@ -2,6 +2,8 @@
 //! that are held, the size of a table. Nothing here resolves or changes anything, and no
 //! timestamp is issued.
 
+use std::collections::BTreeMap;
+
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
 
@@ -10,6 +12,7 @@ use crate::observe::notified::notifications;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::{Kind, Lock};
+use crate::records::schema::Schema;
 use crate::records::write::Write;
 use crate::resolve::verdicts::Verdict;
 use crate::resolve::{OwnStatus, own_status};
@@ -93,7 +96,7 @@ pub(super) async fn history(
         select = select.column(WRITE, ack.to_bytes(), TimeRange::ALL, u32::MAX);
     }
     let found = table.store().read_row(row, &select).await?;
-    let mut moments = std::collections::BTreeMap::<Timestamp, Moment>::new();
+    let mut moments = BTreeMap::<Timestamp, Moment>::new();
     let mut inline = Vec::new();
     for cell in &found.cells {
         let timestamp = cell.timestamp;
@@ -132,6 +135,31 @@ pub(super) async fn history(
         moments.entry(timestamp).or_insert_with(fresh).data = Some(value);
     }
     Ok(moments.into_values().rev().collect())
+}
+
+/// For each observer of a column, the commit timestamp of the first run that has acknowledged
+/// the cell since a timestamp.
+pub(crate) async fn first_acknowledged(
+    table: &Table,
+    row: &RowKey,
+    column: &Column,
+    schema: &Schema,
+    since: Timestamp,
+) -> Result<Vec<Timestamp>> {
+    let mut select = Selection::default();
+    for entry in schema.of(table.name(), column) {
+        let ack = column.ack_of(&entry.observer).to_bytes();
+        select = select.column(WRITE, ack, TimeRange::above(since), u32::MAX);
+    }
+    let mut first = BTreeMap::new();
+    // The newest version comes first, so the one that stays is the oldest.
+    for cell in table.store().read_row(row, &select).await?.cells {
+        // The acknowledgement is the start timestamp of the transaction that wrote it.
+        if Write::decode(&cell.value)?.start_ts > since {
+            first.insert(cell.qualifier, cell.timestamp);
+        }
+    }
+    Ok(first.into_values().collect())
 }
 
 /// The locks in all tables, at most `limit`, in order of table and cell.

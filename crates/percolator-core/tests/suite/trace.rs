@@ -9,11 +9,11 @@ use bigtable::{
 };
 use percolator_core::testing::{VirtualRuntime, client_on};
 use percolator_core::{
-    Batch, BatchObserver, Change, Client, Column, Error, Observer, Options, Registration, Result,
-    RowKey, Runtime, Sampling, Side, Transaction, Why, WhyNode,
+    Batch, BatchObserver, Change, Client, Column, Error, Observed, Observer, Options, Registration,
+    Result, RowKey, Runtime, Sampling, Side, Strength, Transaction, Why, WhyNode,
 };
 
-use crate::faults::Fault;
+use crate::faults::{Fault, Op};
 use crate::notifications::one_thread;
 use crate::world::{A, B, BAL, World, observer, run, run_both, set};
 
@@ -151,6 +151,65 @@ fn changes_that_one_run_handles_together_all_lead_to_it() {
         assert_eq!(names(&first).len(), 4, "{first:#?}");
         assert_eq!(names(&third).len(), 4, "{third:#?}");
         assert!(ts(&first)[1..].iter().all(|ts_| !ts(&third).contains(ts_)));
+        workers.stop().await;
+    });
+}
+
+/// The runs that handled a change with later ones are found without the values and without the
+/// schema's row.
+#[test]
+fn a_question_reads_the_schema_once() {
+    run(async |world| {
+        let client = world.client_with(traced(Sampling::All)).await;
+        let table = client.table("t").await.unwrap();
+        let first = || vec![Registration::strong("first", "t", &BAL, step(A, None))];
+        client.observe(first(), one_thread()).await.unwrap().stop().await;
+        let old = set(&client, &table, &[("r", "1")]).await;
+        set(&client, &table, &[("r", "2")]).await;
+        let workers = client.observe(first(), one_thread()).await.unwrap();
+        client.wait_idle(None).await.unwrap();
+        world.sleep_ms(1_000).await;
+        let schema_reads = || {
+            let reads = world.store.trace();
+            reads.iter().filter(|request| request.table == "percolator.system").count()
+        };
+        world.store.clear_trace();
+        client.cell_state(&table, "r", &BAL).await.unwrap();
+        let once = schema_reads();
+        world.store.clear_trace();
+        let why = client.why(&table, "r", &BAL, Some(old)).await.unwrap().unwrap();
+        assert_eq!(names(&why), [("unnamed", Side::Own), ("first", Side::Effect)]);
+        assert_eq!(schema_reads(), once);
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn a_full_answer_looks_at_no_more_cells() {
+    run(async |world| {
+        let client = world.client_with(traced(Sampling::All)).await;
+        let table = client.table("t").await.unwrap();
+        let never = Observed {
+            table: "t".to_owned(),
+            column: A,
+            observer: "never".to_owned(),
+            strength: Strength::Strong,
+        };
+        client.declare(&[never]).await.unwrap();
+        let first = vec![Registration::strong("first", "t", &BAL, step(A, None))];
+        let workers = client.observe(first, one_thread()).await.unwrap();
+        let rows: Vec<String> = (0..600).map(|n| format!("r{n:03}")).collect();
+        let cells: Vec<(&str, &str)> = rows.iter().map(|row| (&**row, "1")).collect();
+        set(&client, &table, &cells).await;
+        while client.stats().observer_runs < 600 {
+            world.sleep_ms(100).await;
+        }
+        world.sleep_ms(1_000).await;
+        world.store.clear_trace();
+        let why = why(&client, "r000", &BAL).await;
+        assert!(why.cut && why.nodes.len() == 500);
+        let reads = world.store.count(Op::Read);
+        assert!(reads < 10, "{reads}");
         workers.stop().await;
     });
 }
