@@ -247,7 +247,8 @@ impl Inner {
         }
     }
 
-    /// Adds entries that are kept, if they fit. What is held back makes room for them.
+    /// Adds entries that are kept, if they fit. The transactions that are held back make room for
+    /// them.
     fn add(&mut self, entries: Vec<Queued>) -> bool {
         let ready_size = self.ready_size.plus(Size::of(&entries));
         let Some(left) = WAITING_MAX.minus(ready_size).filter(|_| !self.ended) else {

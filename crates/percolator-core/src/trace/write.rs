@@ -48,7 +48,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
 }
 
 /// Writes the waiting entries when a client is about to end. Also waits for a write in
-/// progress. What is left then is counted.
+/// progress. The entries that are left then are counted.
 pub(crate) async fn flush(shared: &Shared) {
     let Some(trace) = shared.trace() else { return };
     select(pin!(write(shared, trace)), shared.runtime().sleep(FLUSHED_WITHIN)).await;
