@@ -23,7 +23,8 @@ use bigtable::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::records::codec::{Reader, put_bytes16, put_cell, start_of};
+use crate::records::codec::{Reader, put_bytes16, start_of};
+use crate::records::column::put_cell;
 use crate::records::layout::{SYSTEM, find_system, open_system};
 use crate::shared::Shared;
 use crate::{CellName, Failing, Incarnation, LockWaiter, ProcessInfo, Result};
@@ -260,7 +261,7 @@ fn put_failing(out: &mut BytesMut, failing: &Failing) {
 }
 
 fn failing(reader: &mut Reader) -> Option<Failing> {
-    let CellName { table, row, column } = reader.cell()?;
+    let CellName { table, row, column } = CellName::read(reader)?;
     let (observer, error) = (reader.string16()?, reader.string16()?);
     let (attempts, next_attempt) = (reader.u32()?, Duration::from_millis(reader.u64()?));
     Some(Failing { table, row, column, observer, attempts, error, next_attempt })
@@ -274,7 +275,7 @@ fn put_wait(out: &mut BytesMut, wait: &LockWaiter) {
 }
 
 fn wait(reader: &mut Reader) -> Option<LockWaiter> {
-    let cell = reader.cell()?;
+    let cell = CellName::read(reader)?;
     let (lock_ts, at) = (Timestamp::new(reader.u64()?)?, Timestamp::new(reader.u64()?)?);
     Some(LockWaiter { cell, lock_ts, at, waited: Duration::from_millis(reader.u64()?) })
 }

@@ -1,13 +1,9 @@
-//! Reads and writes the bytes of records: big-endian numbers, length-prefixed strings and names
-//! of cells.
+//! Reads and writes the bytes of records: big-endian numbers and length-prefixed strings.
 //!
 //! Invariant: every length is compared with the bytes that are left before it is used, because
 //! the bytes may be damaged.
 
-use bigtable::RowKey;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-
-use crate::records::column::{CellName, Column};
 
 /// Reads a record from its front. Each method returns `None` if too few bytes are left.
 #[derive(Debug)]
@@ -54,12 +50,6 @@ impl Reader {
         String::from_utf8(self.bytes16()?.to_vec()).ok()
     }
 
-    /// The name of a cell, as [`put_cell`] wrote it.
-    pub(crate) fn cell(&mut self) -> Option<CellName> {
-        let (table, row) = (self.string16()?, RowKey::from(self.bytes16()?));
-        Some(CellName { table, row, column: Column::from_stored(self.bytes16()?) })
-    }
-
     fn take(&mut self, len: usize) -> Option<Bytes> {
         (len <= self.left.len()).then(|| self.left.split_to(len))
     }
@@ -81,13 +71,6 @@ pub(crate) fn put_bytes32(out: &mut BytesMut, bytes: &[u8]) {
     let len = u32::try_from(bytes.len()).expect("values are bounded far below 4 GiB");
     out.put_u32(len);
     out.put_slice(bytes);
-}
-
-/// Writes the name of a cell.
-pub(crate) fn put_cell(out: &mut BytesMut, table: &str, row: &RowKey, column: &Column) {
-    put_bytes16(out, table.as_bytes());
-    put_bytes16(out, row.as_bytes());
-    put_bytes16(out, column.as_bytes());
 }
 
 /// The start of a text, at most so many bytes.

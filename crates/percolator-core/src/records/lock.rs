@@ -8,8 +8,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::records::codec::{Reader, put_bytes32, put_cell};
-use crate::records::column::CellName;
+use crate::records::codec::{Reader, put_bytes32};
+use crate::records::column::{CellName, put_cell};
 use crate::{Error, Result};
 
 const PRIMARY: u8 = b'P';
@@ -122,7 +122,7 @@ impl Lock {
         let lifetime_ms = reader.u32()?;
         let primary = match tag {
             PRIMARY => None,
-            SECONDARY => Some(reader.cell()?),
+            SECONDARY => Some(CellName::read(&mut reader)?),
             _ => return None,
         };
         let short_value = match flags & FLAG_SHORT_VALUE {

@@ -10,7 +10,7 @@
 //! schema   which observers a database has, and the version of that list
 //! format   the format of a database, checked when a client begins
 //! placement   where notifications lie: in the row, or in a table of their own
-//! codec    numbers, lists and names of cells in bytes
+//! codec    numbers and lists in bytes
 //! ```
 
 pub(crate) mod branch;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bigtable::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::records::codec::{Reader, put_bytes16, put_cell, start_of};
+use crate::records::codec::{Reader, put_bytes16, start_of};
+use crate::records::column::put_cell;
 use crate::watch::CellRef;
 use crate::{CellName, Change, Incarnation};
 
@@ -217,11 +218,11 @@ fn decode_transaction(reader: &mut Reader) -> Option<TraceRecord> {
     let is_named = reader.u8()? != 0;
     let name = Some(reader.string16()?).filter(|_| is_named);
     let cause = |reader: &mut Reader| {
-        Some(TraceCause { cell: reader.cell()?, commit_ts: timestamp(reader)? })
+        Some(TraceCause { cell: CellName::read(reader)?, commit_ts: timestamp(reader)? })
     };
     let (causes_total, causes) = some(reader, cause)?;
-    let (written_total, mut cells) = some(reader, Reader::cell)?;
-    let (notified_total, notified) = some(reader, Reader::cell)?;
+    let (written_total, mut cells) = some(reader, CellName::read)?;
+    let (notified_total, notified) = some(reader, CellName::read)?;
     cells.extend(notified);
     Some(TraceRecord {
         name,
@@ -240,7 +241,7 @@ fn decode_transaction(reader: &mut Reader) -> Option<TraceRecord> {
 
 fn decode_link(reader: &mut Reader) -> Option<Link> {
     let (cause, effect) = (timestamp(reader)?, timestamp(reader)?);
-    Some(Link { cause, effect, cell: reader.cell()? })
+    Some(Link { cause, effect, cell: CellName::read(reader)? })
 }
 
 #[cfg(test)]
