@@ -93,6 +93,8 @@ counters! {
     /// Calls of the [watcher](crate::Watch) that panicked or took longer than a second.
     watcher_failures,
     /// Transactions that the [trace](crate::Options::trace) lacks: they did not fit into its queue,
-    /// or could not be written.
+    /// could not be written, or still waited when the client was closed. With
+    /// [`Sampling::OneOf`](crate::Sampling::OneOf), those count whose cascade could not be found
+    /// in the table, too.
     trace_dropped,
 }

@@ -18,15 +18,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::{
-    Layout, LocalityGroup, Mutation, PageLimit, RowKey, RowMutation, RowRange, Selection, Store,
-    Syncing, Table, TableSchema, TimeRange, Timestamp,
+    Mutation, PageLimit, RowKey, RowMutation, RowRange, Selection, Syncing, Table, TimeRange,
+    Timestamp,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::records::codec::{Reader, put_bytes16};
-use crate::records::layout::SYSTEM;
+use crate::records::codec::{Reader, put_bytes16, start_of};
+use crate::records::column::put_cell;
+use crate::records::layout::{SYSTEM, find_system, open_system};
 use crate::shared::Shared;
-use crate::{CellName, Column, Failing, Incarnation, LockWaiter, ProcessInfo, Result};
+use crate::{CellName, Failing, Incarnation, LockWaiter, ProcessInfo, Result};
 
 /// The table of the status rows.
 const TABLE: &str = "percolator.status";
@@ -52,6 +53,10 @@ const FAILING_BYTES_MAX: usize = 320;
 const WAITS_BYTES_MAX: usize = 160;
 /// The counters that get their room first: lists of processes show them.
 const COUNTERS_FIRST: [&str; 2] = ["committed", "observer_runs"];
+
+/// How many failing cells and waits are copied, because each copy takes place under a mutex that
+/// every run of an observer takes. Fewer than these fit.
+const LISTED_MAX: usize = 16;
 
 /// The status of a client.
 ///
@@ -114,11 +119,8 @@ pub(crate) fn publish(shared: &Arc<Shared>, process: ProcessInfo) {
 
 /// The statuses of all clients that write one, in no particular order.
 pub(crate) async fn statuses(shared: &Shared) -> Result<Vec<Status>> {
-    let names = shared.services().store.table_names().await?;
-    if !names.iter().any(|name| name == TABLE) {
-        return Ok(Vec::new());
-    }
-    let table = open(&*shared.services().store).await?;
+    let store = &*shared.services().store;
+    let Some(table) = find_system(store, TABLE).await? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for (client, value) in rows(&*table).await? {
         let alive = shared.locks().is_alive(client).await?;
@@ -147,14 +149,9 @@ async fn of_others(shared: &Shared) -> Result<Vec<Status>> {
     Ok(others)
 }
 
-async fn open(store: &dyn Store) -> bigtable::Result<Arc<dyn Table>> {
-    let groups = vec![LocalityGroup::on_disk("system", Layout::Versions)];
-    store.open_table(TABLE, &TableSchema { groups }).await
-}
-
 /// Writes the status. With `sweeps`, also removes the rows of clients whose tokens are gone.
 async fn beat(shared: &Shared, client: Incarnation, value: Bytes, sweeps: bool) -> Result<()> {
-    let table = open(&*shared.services().store).await?;
+    let table = open_system(&*shared.services().store, TABLE).await?;
     let set = Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, value);
     let row = |client: Incarnation| RowMutation::new(client.to_string()).sync(Syncing::MayBeLost);
     table.mutate_row(row(client).mutation(set)).await?;
@@ -200,10 +197,12 @@ fn encode(shared: &Shared, process: &ProcessInfo, since_ms: u64) -> Bytes {
         put_bytes16(&mut out, start_of(name, NAME_BYTES_MAX).as_bytes());
     }
     let now = shared.runtime().now();
-    let failing = shared.failures().failing(now, usize::MAX);
-    let waits = shared.lock_waits().list(now, usize::MAX);
-    let mut tail = part_of(&failing, FAILING_BYTES_MAX, put_failing);
-    tail.put_slice(&part_of(&waits, WAITS_BYTES_MAX, put_wait));
+    let failing = shared.failures().failing(now, LISTED_MAX);
+    let failing = part_of(shared.failures().len(), &failing, FAILING_BYTES_MAX, put_failing);
+    let waits = shared.lock_waits().list(now, LISTED_MAX);
+    let waits = part_of(shared.lock_waits().len(), &waits, WAITS_BYTES_MAX, put_wait);
+    let mut tail = failing;
+    tail.put_slice(&waits);
     let mut observers: Vec<_> = shared.hints().running().into_iter().map(|o| o.observer).collect();
     observers.dedup();
     finish(out, observers, shared.counters().read().entries(), &tail)
@@ -239,10 +238,16 @@ fn finish(
     out.freeze()
 }
 
-/// Encodes the number of all entries, the number that fit into `bytes_max`, and these entries.
-fn part_of<T>(all: &[T], bytes_max: usize, put: fn(&mut BytesMut, &T)) -> BytesMut {
+/// Encodes the number of all entries, the number of `listed` ones that fit into `bytes_max`, and
+/// these.
+fn part_of<T>(
+    total: usize,
+    listed: &[T],
+    bytes_max: usize,
+    put: fn(&mut BytesMut, &T),
+) -> BytesMut {
     let (mut some, mut fit) = (BytesMut::new(), 0u16);
-    for entry in all {
+    for entry in listed {
         let before = some.len();
         put(&mut some, entry);
         if some.len() > bytes_max {
@@ -252,21 +257,11 @@ fn part_of<T>(all: &[T], bytes_max: usize, put: fn(&mut BytesMut, &T)) -> BytesM
         fit += 1;
     }
     let mut out = BytesMut::with_capacity(some.len() + 10);
-    out.put_u64(all.len() as u64);
+    // Some may have ended since they were listed.
+    out.put_u64(total.max(listed.len()) as u64);
     out.put_u16(fit);
     out.put_slice(&some);
     out
-}
-
-fn put_cell(out: &mut BytesMut, table: &str, row: &RowKey, column: &Column) {
-    put_bytes16(out, table.as_bytes());
-    put_bytes16(out, row.as_bytes());
-    put_bytes16(out, column.as_bytes());
-}
-
-fn cell(reader: &mut Reader) -> Option<CellName> {
-    let (table, row) = (reader.string16()?, RowKey::from(reader.bytes16()?));
-    Some(CellName { table, row, column: Column::from_stored(reader.bytes16()?) })
 }
 
 fn put_failing(out: &mut BytesMut, failing: &Failing) {
@@ -278,7 +273,7 @@ fn put_failing(out: &mut BytesMut, failing: &Failing) {
 }
 
 fn failing(reader: &mut Reader) -> Option<Failing> {
-    let CellName { table, row, column } = cell(reader)?;
+    let CellName { table, row, column } = CellName::read(reader)?;
     let (observer, error) = (reader.string16()?, reader.string16()?);
     let (attempts, next_attempt) = (reader.u32()?, Duration::from_millis(reader.u64()?));
     Some(Failing { table, row, column, observer, attempts, error, next_attempt })
@@ -292,7 +287,7 @@ fn put_wait(out: &mut BytesMut, wait: &LockWaiter) {
 }
 
 fn wait(reader: &mut Reader) -> Option<LockWaiter> {
-    let cell = cell(reader)?;
+    let cell = CellName::read(reader)?;
     let (lock_ts, at) = (Timestamp::new(reader.u64()?)?, Timestamp::new(reader.u64()?)?);
     Some(LockWaiter { cell, lock_ts, at, waited: Duration::from_millis(reader.u64()?) })
 }
@@ -308,15 +303,6 @@ fn entries<T>(reader: &mut Reader, entry: fn(&mut Reader) -> Option<T>) -> Optio
     }
     let (all, fit) = (reader.u64()?, reader.u16()?);
     Some((all, (0..fit).map(|_| entry(reader)).collect::<Option<_>>()?))
-}
-
-/// The part of a text that is kept.
-fn start_of(name: &str, bytes_max: usize) -> &str {
-    let mut end = name.len().min(bytes_max);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
 }
 
 /// Decodes a status; `None` if the row has another format.

@@ -62,6 +62,11 @@ impl FailureLists {
         failures
     }
 
+    /// How many changes observers fail on.
+    pub(crate) fn len(&self) -> usize {
+        locked(&self.0).iter().filter_map(Weak::upgrade).map(|list| list.lock().len()).sum()
+    }
+
     /// The changes on which observers fail, at most `limit`, ordered by table and cell within
     /// each list.
     pub(crate) fn failing(&self, now: Duration, limit: usize) -> Vec<Failing> {

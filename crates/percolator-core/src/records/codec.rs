@@ -72,3 +72,12 @@ pub(crate) fn put_bytes32(out: &mut BytesMut, bytes: &[u8]) {
     out.put_u32(len);
     out.put_slice(bytes);
 }
+
+/// The start of a text, at most so many bytes.
+pub(crate) fn start_of(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

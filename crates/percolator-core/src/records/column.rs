@@ -9,8 +9,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use bigtable::{RowKey, Store};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
+use crate::records::codec::{Reader, put_bytes16};
 use crate::{Error, InvalidKind, Result};
 
 /// Longest name of a column in bytes.
@@ -286,6 +287,21 @@ pub struct CellName {
     pub row: RowKey,
     /// The column.
     pub column: Column,
+}
+
+impl CellName {
+    /// Reads a name that [`put_cell`] wrote. Returns `None` if too few bytes are left.
+    pub(crate) fn read(reader: &mut Reader) -> Option<Self> {
+        let (table, row) = (reader.string16()?, RowKey::from(reader.bytes16()?));
+        Some(CellName { table, row, column: Column::from_stored(reader.bytes16()?) })
+    }
+}
+
+/// Writes the name of a cell into a record.
+pub(crate) fn put_cell(out: &mut BytesMut, table: &str, row: &RowKey, column: &Column) {
+    put_bytes16(out, table.as_bytes());
+    put_bytes16(out, row.as_bytes());
+    put_bytes16(out, column.as_bytes());
 }
 
 impl fmt::Display for CellName {

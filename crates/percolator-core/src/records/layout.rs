@@ -21,7 +21,9 @@
 //! operations that [`rows`](crate::txn::rows) builds. So an owner and a client that cleans up
 //! after it write the same records.
 
-use bigtable::{Family, Layout, LocalityGroup, OnFull, TableSchema};
+use std::sync::Arc;
+
+use bigtable::{Family, Layout, LocalityGroup, OnFull, Store, Table, TableSchema};
 
 pub(crate) const DATA: Family = Family::from_static("data");
 pub(crate) const LOCK: Family = Family::from_static("lock");
@@ -99,4 +101,18 @@ pub fn table_schema() -> TableSchema {
 /// The store's schema of the table that Percolator keeps for itself.
 pub(crate) fn system_schema() -> TableSchema {
     TableSchema { groups: vec![LocalityGroup::on_disk("system", Layout::Versions)] }
+}
+
+/// Opens a table of Percolator's own, creating it if it is not there.
+pub(crate) async fn open_system(store: &dyn Store, name: &str) -> bigtable::Result<Arc<dyn Table>> {
+    store.open_table(name, &system_schema()).await
+}
+
+/// Opens a table of Percolator's own if it exists, because reading must not create it.
+pub(crate) async fn find_system(
+    store: &dyn Store,
+    name: &str,
+) -> bigtable::Result<Option<Arc<dyn Table>>> {
+    let is_there = store.table_names().await?.iter().any(|known| known == name);
+    Ok(if is_there { Some(open_system(store, name).await?) } else { None })
 }

@@ -6,11 +6,10 @@
 //!   and a prefix probe is enough to find it.
 //! * The first byte distinguishes a primary lock from a secondary lock.
 
-use bigtable::RowKey;
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::records::codec::{Reader, put_bytes16, put_bytes32};
-use crate::records::column::{CellName, Column};
+use crate::records::codec::{Reader, put_bytes32};
+use crate::records::column::{CellName, put_cell};
 use crate::{Error, Result};
 
 const PRIMARY: u8 = b'P';
@@ -82,9 +81,7 @@ impl Lock {
         out.put_u64(self.wall_ms);
         out.put_u32(self.lifetime_ms);
         if let Some(primary) = &self.primary {
-            put_bytes16(&mut out, primary.table.as_bytes());
-            put_bytes16(&mut out, primary.row.as_bytes());
-            put_bytes16(&mut out, primary.column.as_bytes());
+            put_cell(&mut out, &primary.table, &primary.row, &primary.column);
         }
         if let Some(value) = &self.short_value {
             put_bytes32(&mut out, value);
@@ -125,11 +122,7 @@ impl Lock {
         let lifetime_ms = reader.u32()?;
         let primary = match tag {
             PRIMARY => None,
-            SECONDARY => Some(CellName {
-                table: String::from_utf8(reader.bytes16()?.to_vec()).ok()?,
-                row: RowKey::from(reader.bytes16()?),
-                column: Column::from_stored(reader.bytes16()?),
-            }),
+            SECONDARY => Some(CellName::read(&mut reader)?),
             _ => return None,
         };
         let short_value = match flags & FLAG_SHORT_VALUE {
@@ -147,6 +140,7 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Column;
     use proptest::prelude::*;
 
     fn locks() -> impl Strategy<Value = Lock> {

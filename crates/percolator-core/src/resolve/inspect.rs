@@ -12,6 +12,7 @@ use crate::observe::notified::notifications;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::{Kind, Lock};
+use crate::records::schema::Schema;
 use crate::records::write::Write;
 use crate::resolve::verdicts::Verdict;
 use crate::resolve::{OwnStatus, own_status};
@@ -134,6 +135,31 @@ pub(super) async fn history(
         moments.entry(timestamp).or_insert_with(fresh).data = Some(value);
     }
     Ok(moments.into_values().rev().collect())
+}
+
+/// For each observer of a column, the commit timestamp of the first run that has acknowledged
+/// the cell since a timestamp.
+pub(crate) async fn first_acknowledged(
+    table: &Table,
+    row: &RowKey,
+    column: &Column,
+    schema: &Schema,
+    since: Timestamp,
+) -> Result<Vec<Timestamp>> {
+    let mut select = Selection::default();
+    for entry in schema.of(table.name(), column) {
+        let ack = column.ack_of(&entry.observer).to_bytes();
+        select = select.column(WRITE, ack, TimeRange::above(since), u32::MAX);
+    }
+    let mut first = BTreeMap::new();
+    // The newest version comes first, so the one that stays is the oldest.
+    for cell in table.store().read_row(row, &select).await?.cells {
+        // The acknowledgement is the start timestamp of the transaction that wrote it.
+        if Write::decode(&cell.value)?.start_ts > since {
+            first.insert(cell.qualifier, cell.timestamp);
+        }
+    }
+    Ok(first.into_values().collect())
 }
 
 /// The oldest locks of all tables, at most `limit`, the oldest first.

@@ -18,11 +18,14 @@
 //! depends on it: transactions that do not fit into the queue, or cannot be written, are
 //! counted and left out. No caller waits for the trace.
 //!
-//! **Expiry.** A row is kept for at most a day, and the table keeps the newest 2^20
+//! **Expiry.** A row is kept for about a day, and the table keeps the newest 2^20
 //! transactions. A client sweeps once a minute, as long as it writes traces. The rows of a
 //! shard are in order of time. So a sweep begins where the last one ended, and ends at the
 //! first row that is young enough. Its work is in proportion to the rows written in the
 //! meantime, and it does not pass over the deletions of earlier sweeps.
+//!
+//! A run may handle an old change. The entry of that change then lies behind the rows at which
+//! the sweeps have ended. So once an hour a sweep passes over all rows.
 //!
 //! Each client counts the transactions of all clients after every 16,384 of its own. So the
 //! table may exceed its bound by that many for each client. If no client traces a store any
@@ -34,6 +37,8 @@
 //!
 //! A client remembers its own last decisions, and finds those of other clients in the table.
 //! Until it finds them, it holds the observer's transaction back, for at most five seconds.
+//! At most half of the queue is held back, and the oldest make room for what is kept. Those are
+//! not counted, because most of them belong to cascades that are not kept.
 
 pub(crate) mod queue;
 pub(crate) mod record;

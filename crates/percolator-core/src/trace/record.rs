@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use bigtable::{RowKey, Timestamp};
+use bigtable::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::records::codec::{Reader, put_bytes16};
+use crate::records::codec::{Reader, put_bytes16, start_of};
+use crate::records::column::put_cell;
 use crate::watch::CellRef;
-use crate::{CellName, Change, Column, Incarnation};
+use crate::{CellName, Change, Incarnation};
 
 /// The most cells, and the most causes, that an entry names. It has the number of all.
 pub(super) const NAMED_MAX: usize = 32;
@@ -63,7 +64,7 @@ pub struct TraceCause {
 }
 
 /// A change with the run that handled it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Link {
     /// The commit timestamp of the change.
     pub(super) cause: Timestamp,
@@ -90,12 +91,20 @@ pub(super) struct Facts<'a> {
     pub(super) wall_ms: u64,
     pub(super) took: Duration,
     pub(super) causes: &'a [Change],
+    /// Older changes of the same cells: the index in `causes`, and the commit timestamp.
+    pub(super) earlier: &'a [(usize, Timestamp)],
 }
 
-fn put_cell(out: &mut BytesMut, cell: CellRef<'_>) {
-    put_bytes16(out, cell.table.as_bytes());
-    put_bytes16(out, cell.row.as_bytes());
-    put_bytes16(out, cell.column.as_bytes());
+impl Facts<'_> {
+    /// All changes that the transaction handled: the index in `causes`, and the commit timestamp.
+    pub(super) fn handled(&self) -> impl Iterator<Item = (usize, Timestamp)> {
+        let newest = self.causes.iter().enumerate().map(|(index, cause)| (index, cause.commit_ts));
+        newest.chain(self.earlier.iter().copied())
+    }
+}
+
+fn put_ref(out: &mut BytesMut, cell: CellRef<'_>) {
+    put_cell(out, cell.table, cell.row, cell.column);
 }
 
 /// Writes as many items as there is room for. Before them, writes the number of all items and
@@ -135,14 +144,15 @@ pub(super) fn transaction<'c>(
     out.put_u64(facts.wall_ms);
     out.put_u64(u64::try_from(facts.took.as_micros()).unwrap_or(u64::MAX));
     out.put_u8(facts.name.is_some().into());
-    put_bytes16(&mut out, start_of(facts.name.unwrap_or_default()).as_bytes());
+    let name = start_of(facts.name.unwrap_or_default(), NAME_BYTES_MAX);
+    put_bytes16(&mut out, name.as_bytes());
     put_some(&mut out, facts.causes.iter(), |out, cause| {
         let Change { table, row, column, commit_ts, .. } = cause;
-        put_cell(out, CellRef { table: table.name(), row, column });
+        put_cell(out, table.name(), row, column);
         out.put_u64(commit_ts.as_u64());
     });
-    put_some(&mut out, written, put_cell);
-    put_some(&mut out, notified, put_cell);
+    put_some(&mut out, written, put_ref);
+    put_some(&mut out, notified, put_ref);
     end(out)
 }
 
@@ -152,7 +162,7 @@ pub(super) fn link(cause: Timestamp, effect: Timestamp, cell: CellRef<'_>) -> By
     begin(&mut out, LINK);
     out.put_u64(cause.as_u64());
     out.put_u64(effect.as_u64());
-    put_cell(&mut out, cell);
+    put_ref(&mut out, cell);
     end(out)
 }
 
@@ -169,37 +179,30 @@ fn end(mut out: BytesMut) -> Bytes {
     out.freeze()
 }
 
-/// The part of a name that is kept.
-fn start_of(name: &str) -> &str {
-    let mut end = name.len().min(NAME_BYTES_MAX);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
-}
-
 /// Decodes the entries of a row. Leaves out entries that are damaged, or of a kind that this
 /// program does not know.
-pub(super) fn decode(entries: &Bytes) -> Vec<Entry> {
-    let (mut reader, mut found) = (Reader::new(entries), Vec::new());
-    while let Some((kind, body)) = reader.u8().and_then(|kind| Some((kind, reader.bytes32()?))) {
-        let mut body = Reader::new(&body);
-        found.extend(match kind {
-            TRANSACTION => decode_transaction(&mut body).map(Entry::Transaction),
-            LINK => decode_link(&mut body).map(Entry::Link),
-            _ => None,
-        });
-    }
-    found
+pub(super) fn decode(entries: &Bytes) -> impl Iterator<Item = Entry> {
+    bodies(entries).filter_map(|(kind, mut body)| match kind {
+        TRANSACTION => decode_transaction(&mut body).map(Entry::Transaction),
+        LINK => decode_link(&mut body).map(Entry::Link),
+        _ => None,
+    })
+}
+
+/// The commit timestamps of the transactions of a row.
+pub(super) fn commits(entries: &Bytes) -> impl Iterator<Item = Timestamp> {
+    let transactions = bodies(entries).filter(|(kind, _)| *kind == TRANSACTION);
+    transactions.filter_map(|(_, mut body)| timestamp(&mut body))
+}
+
+/// The kind and the body of each entry.
+fn bodies(entries: &Bytes) -> impl Iterator<Item = (u8, Reader)> {
+    let mut reader = Reader::new(entries);
+    std::iter::from_fn(move || Some((reader.u8()?, Reader::new(&reader.bytes32()?))))
 }
 
 fn timestamp(reader: &mut Reader) -> Option<Timestamp> {
     Timestamp::new(reader.u64()?)
-}
-
-fn cell(reader: &mut Reader) -> Option<CellName> {
-    let (table, row) = (reader.string16()?, RowKey::from(reader.bytes16()?));
-    Some(CellName { table, row, column: Column::from_stored(reader.bytes16()?) })
 }
 
 fn some<T>(reader: &mut Reader, of: impl Fn(&mut Reader) -> Option<T>) -> Option<(usize, Vec<T>)> {
@@ -215,11 +218,11 @@ fn decode_transaction(reader: &mut Reader) -> Option<TraceRecord> {
     let is_named = reader.u8()? != 0;
     let name = Some(reader.string16()?).filter(|_| is_named);
     let cause = |reader: &mut Reader| {
-        Some(TraceCause { cell: cell(reader)?, commit_ts: timestamp(reader)? })
+        Some(TraceCause { cell: CellName::read(reader)?, commit_ts: timestamp(reader)? })
     };
     let (causes_total, causes) = some(reader, cause)?;
-    let (written_total, mut cells) = some(reader, cell)?;
-    let (notified_total, notified) = some(reader, cell)?;
+    let (written_total, mut cells) = some(reader, CellName::read)?;
+    let (notified_total, notified) = some(reader, CellName::read)?;
     cells.extend(notified);
     Some(TraceRecord {
         name,
@@ -238,12 +241,15 @@ fn decode_transaction(reader: &mut Reader) -> Option<TraceRecord> {
 
 fn decode_link(reader: &mut Reader) -> Option<Link> {
     let (cause, effect) = (timestamp(reader)?, timestamp(reader)?);
-    Some(Link { cause, effect, cell: cell(reader)? })
+    Some(Link { cause, effect, cell: CellName::read(reader)? })
 }
 
 #[cfg(test)]
 mod tests {
+    use bigtable::RowKey;
+
     use super::*;
+    use crate::Column;
 
     const BAL: Column = Column::literal("bal");
 
@@ -260,6 +266,7 @@ mod tests {
             wall_ms: 1_000,
             took: Duration::from_micros(70),
             causes: &[],
+            earlier: &[],
         }
     }
 
@@ -273,7 +280,9 @@ mod tests {
         row.put_slice(&[9, 0, 0, 0, 2, 1, 1]);
         row.put_slice(&link(ts(2), ts(8), cells().next().unwrap()));
         row.put_slice(&transaction(&facts(None), cells().take(0), cells().take(0)));
-        let entries = decode(&row.freeze());
+        let row = row.freeze();
+        assert_eq!(commits(&row).collect::<Vec<_>>(), [ts(8), ts(8)]);
+        let entries: Vec<Entry> = decode(&row).collect();
         let [Entry::Transaction(first), Entry::Link(link), Entry::Transaction(last)] = &entries[..]
         else {
             panic!("{entries:?}");
@@ -295,10 +304,10 @@ mod tests {
         let name = "é".repeat(300);
         let entry = transaction(&facts(Some(&name)), cells(), cells());
         assert!(entry.len() < 40_000, "{} bytes", entry.len());
-        let Entry::Transaction(record) = decode(&entry).remove(0) else { panic!() };
+        let Entry::Transaction(record) = decode(&entry).next().unwrap() else { panic!() };
         assert_eq!((record.written_total, record.name.unwrap().len()), (1_000, NAME_BYTES_MAX));
         for end in 0..entry.len().min(400) {
-            assert!(decode(&entry.slice(..end)).is_empty());
+            assert!(decode(&entry.slice(..end)).next().is_none());
         }
     }
 }

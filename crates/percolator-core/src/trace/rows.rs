@@ -1,12 +1,11 @@
 //! Defines the table of the trace and the keys of its rows.
 
-use std::sync::Arc;
+use bigtable::{RowKey, Timestamp};
 
 use crate::Incarnation;
-use bigtable::{Layout, LocalityGroup, RowKey, Store, Table, TableSchema, Timestamp};
 
 /// The table of the trace.
-const TABLE: &str = "percolator.trace";
+pub(super) const TABLE: &str = "percolator.trace";
 pub(super) const ENTRIES: &str = "trace";
 pub(super) const TIME: &str = "time";
 /// How many timestamps share a bucket, as a power of two.
@@ -39,18 +38,6 @@ pub(super) fn row_of(bucket: u64, client: Incarnation, number: u64) -> RowKey {
 pub(super) fn bucket_of_row(row: &RowKey) -> Option<u64> {
     let bytes = row.as_bytes().get(1..9)?;
     Some(u64::from_be_bytes(bytes.try_into().ok()?))
-}
-
-/// Opens the table, creating it if it is not there.
-pub(super) async fn open(store: &dyn Store) -> bigtable::Result<Arc<dyn Table>> {
-    let groups = vec![LocalityGroup::on_disk("system", Layout::Versions)];
-    store.open_table(TABLE, &TableSchema { groups }).await
-}
-
-/// Opens the table if it exists, because reading must not create it.
-pub(super) async fn open_existing(store: &dyn Store) -> bigtable::Result<Option<Arc<dyn Table>>> {
-    let is_there = store.table_names().await?.iter().any(|name| name == TABLE);
-    Ok(if is_there { Some(open(store).await?) } else { None })
 }
 
 #[cfg(test)]

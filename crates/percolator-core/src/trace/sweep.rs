@@ -5,18 +5,21 @@
 //! each process that opens a store skips up to a million of them.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bigtable::{
-    Mutation, PageLimit, Row, RowKey, RowMutation, RowRange, Selection, Syncing, Table, TimeRange,
+    ConditionalMutation, Mutation, PageLimit, Row, RowKey, RowRange, Selection, Syncing, Table,
+    TimeRange,
 };
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::lock::Mutex;
 
 use crate::records::codec::Reader;
-use crate::records::layout::SYSTEM;
+use crate::records::layout::{SYSTEM, find_system};
 use crate::shared::Shared;
-use crate::trace::rows::{ENTRIES, SHARDS, TIME, bucket_of_row, open_existing};
-use crate::{Result, Runtime};
+use crate::trace::rows::{ENTRIES, SHARDS, TABLE, TIME, bucket_of_row};
+use crate::{Error, Result, Runtime};
 
 /// How many transactions are kept.
 const KEPT_MAX: u64 = 1 << 20;
@@ -24,18 +27,31 @@ const KEPT_MAX: u64 = 1 << 20;
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How often a client sweeps, if it traces anything meanwhile.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often a sweep passes over all rows. A run may handle an old change, and its entry then lies
+/// behind the rows at which the sweeps have ended.
+const WHOLE_EVERY: Duration = Duration::from_secs(3600);
 /// After this many transactions of its own, a client counts those of all clients.
 const COUNT_EVERY: u64 = 1 << 14;
 /// How many rows are read at a time.
 const ROWS_MAX: usize = 256;
 
-/// Where the sweeps of a client have ended.
+/// The sweeps of a client. At most one goes on at a time.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     /// When the last sweep began.
     last: Option<Duration>,
+    /// How many transactions this client has written since then.
+    written: u64,
+    swept: Arc<Mutex<Swept>>,
+}
+
+/// Where the sweeps of a client have ended.
+#[derive(Debug)]
+struct Swept {
     /// The first row of each shard that the last sweep kept.
     young: Vec<Option<RowKey>>,
+    /// When a sweep passes over all rows again.
+    whole_at: Duration,
     /// How many transactions this client has written since it counted those of all.
     uncounted: u64,
     /// Rows of buckets before this one are too many.
@@ -46,32 +62,74 @@ impl Sweeper {
     /// Creates a sweeper that begins at a random point between two counts. So some of many
     /// short-lived clients count.
     pub(super) fn new(runtime: &dyn Runtime) -> Self {
-        let uncounted = runtime.random() % COUNT_EVERY;
-        Sweeper { last: None, young: vec![None; SHARDS.into()], uncounted, below: 0 }
+        let swept = Swept {
+            young: vec![None; SHARDS.into()],
+            whole_at: runtime.now() + WHOLE_EVERY,
+            uncounted: runtime.random() % COUNT_EVERY,
+            below: 0,
+        };
+        Sweeper { last: None, written: 0, swept: Arc::new(Mutex::new(swept)) }
     }
 
-    /// Deletes the rows that are too old or too many, if it is time for that. `written` is the
-    /// number of transactions that this client has written since the last call.
-    pub(super) async fn sweep(&mut self, shared: &Shared, written: u64) -> Result<()> {
-        self.uncounted += written;
+    /// Begins to delete the rows that are too old or too many, if it is time for that. This is a
+    /// task of its own, so that writing does not wait for it. `written` is the number of
+    /// transactions that this client has written since the last call.
+    pub(super) fn sweep(&mut self, shared: &Arc<Shared>, written: u64) {
+        self.written += written;
         let now = shared.runtime().now();
         if self.last.is_some_and(|last| now.saturating_sub(last) < SWEEP_EVERY) {
-            return Ok(());
+            return;
         }
+        let Some(mut swept) = self.swept.try_lock_owned() else { return };
         self.last = Some(now);
-        let Some(table) = open_existing(&*shared.services().store).await? else { return Ok(()) };
+        swept.uncounted += std::mem::take(&mut self.written);
+        // The sweep must not keep the client open.
+        let client = Arc::downgrade(shared);
+        shared.runtime().spawn(Box::pin(async move {
+            if let Err(error) = swept.sweep(&client).await {
+                // The next sweep goes on where this one ended.
+                tracing::debug!(target: "percolator::trace", event = "trace_not_swept", %error);
+            }
+        }));
+    }
+}
+
+impl Swept {
+    async fn sweep(&mut self, client: &Weak<Shared>) -> Result<()> {
+        let shared = still_open(client)?;
+        let (now, now_ms) = (shared.runtime().now(), shared.runtime().wall_ms());
+        let found = find_system(&*shared.services().store, TABLE).await?;
+        let Some(table) = found else { return Ok(()) };
+        drop(shared);
         if self.uncounted >= COUNT_EVERY {
-            self.below = first_kept(&count(shared, &*table).await?, KEPT_MAX);
+            self.below = first_kept(&count(client, &*table).await?, KEPT_MAX);
             self.uncounted = 0;
         }
-        let now_ms = shared.runtime().wall_ms();
         let before_ms = now_ms.saturating_sub(KEPT_FOR.as_millis() as u64);
         let old = Old { below: self.below, before_ms };
+        let whole = now >= self.whole_at;
         for (shard, young) in (0..SHARDS).zip(&mut self.young) {
-            *young = sweep_shard(shared, &*table, (shard, young.take()), &old).await?;
+            let mut range = RowRange::prefix(vec![shard]);
+            if let Some(from) = young.clone().filter(|_| !whole) {
+                range.start = std::ops::Bound::Included(from);
+            }
+            let kept = delete_old(client, &*table, range, &old, whole).await?;
+            if !whole {
+                *young = kept;
+            }
+        }
+        if whole {
+            self.whole_at = now + WHOLE_EVERY;
         }
         Ok(())
     }
+}
+
+/// The client, unless it was closed or dropped.
+fn still_open(client: &Weak<Shared>) -> Result<Arc<Shared>> {
+    let shared = client.upgrade().ok_or(Error::Closed)?;
+    shared.check_open()?;
+    Ok(shared)
 }
 
 /// The cell that says when a row is written, and how many transactions it holds.
@@ -104,13 +162,13 @@ impl Old {
 }
 
 /// Counts the transactions of each bucket.
-async fn count(shared: &Shared, table: &dyn Table) -> Result<BTreeMap<u64, u64>> {
+async fn count(client: &Weak<Shared>, table: &dyn Table) -> Result<BTreeMap<u64, u64>> {
     let mut counts = BTreeMap::new();
     let select = Selection::default().column(SYSTEM, TIME, TimeRange::ALL, 1);
     let mut left = Some(RowRange::all());
     while let Some(range) = left {
         let page = table.scan(&range, &select, PageLimit::default()).await?;
-        shared.take_turn(page.rows.len()).await;
+        still_open(client)?.take_turn(page.rows.len()).await;
         for row in &page.rows {
             let (_, transactions) = read_time(row);
             let bucket = bucket_of_row(&row.key).unwrap_or_default();
@@ -135,36 +193,45 @@ fn first_kept(counts: &BTreeMap<u64, u64>, kept_max: u64) -> u64 {
     0
 }
 
-/// Deletes the rows of a shard, from one on, that are too old or too many. Returns the first that
-/// is neither.
-async fn sweep_shard(
-    shared: &Shared,
+/// Deletes the rows of a range that are too old or too many, up to the first that is neither; if
+/// `whole`, all of them. Returns the first row that is neither.
+async fn delete_old(
+    client: &Weak<Shared>,
     table: &dyn Table,
-    (shard, from): (u8, Option<RowKey>),
+    range: RowRange,
     old: &Old,
+    whole: bool,
 ) -> Result<Option<RowKey>> {
-    let mut range = RowRange::prefix(vec![shard]);
-    if let Some(from) = from {
-        range.start = std::ops::Bound::Included(from);
-    }
     let select = Selection::default().column(SYSTEM, TIME, TimeRange::ALL, 1);
     let limit = PageLimit { rows_max: ROWS_MAX, ..PageLimit::default() };
-    let mut left = Some(range);
+    let (mut left, mut first) = (Some(range), None);
     while let Some(range) = left {
         let page = table.scan(&range, &select, limit).await?;
-        shared.take_turn(page.rows.len()).await;
-        for row in page.rows {
-            if !old.is(&row) {
-                return Ok(Some(row.key));
-            }
-            let delete = |qualifier| Mutation::delete(SYSTEM, qualifier, TimeRange::ALL);
-            let request = RowMutation::new(row.key).sync(Syncing::MayBeLost);
-            let request = request.mutation(delete(ENTRIES)).mutation(delete(TIME));
-            table.mutate_row(request).await?;
-        }
+        still_open(client)?.take_turn(page.rows.len()).await;
+        let mut requests = Vec::new();
         left = page.resume;
+        for row in page.rows {
+            if old.is(&row) {
+                requests.push(deletion(row.key));
+                continue;
+            }
+            first.get_or_insert(row.key);
+            if !whole {
+                left = None;
+                break;
+            }
+        }
+        for result in table.check_and_mutate_rows(requests).await {
+            result?;
+        }
     }
-    Ok(None)
+    Ok(first)
+}
+
+fn deletion(row: RowKey) -> ConditionalMutation {
+    let delete = |qualifier| Mutation::delete(SYSTEM, qualifier, TimeRange::ALL);
+    let (otherwise, sync) = (vec![delete(ENTRIES), delete(TIME)], Syncing::MayBeLost);
+    ConditionalMutation { otherwise, sync, ..ConditionalMutation::new(row) }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use bigtable::{RowKey, Timestamp};
 
 use crate::records::schema::Strength;
 use crate::resolve::explain::cell_state;
-use crate::resolve::inspect::cell_history;
+use crate::resolve::inspect::first_acknowledged;
 use crate::shared::Shared;
 use crate::trace::find::Finder;
 use crate::trace::record::{TraceCause, TraceRecord};
@@ -17,6 +17,8 @@ use crate::{CellName, CellState, Column, Error, LockFate, Result, Table};
 /// The most transactions of an answer, and the most of these that lead to the write.
 const NODES_MAX: usize = 500;
 const CAUSES_MAX: usize = 200;
+/// The most cells that are looked at for acknowledgements.
+const LOOKS_MAX: usize = 1_000;
 /// The most steps from the write.
 const DEPTH_MAX: usize = 32;
 
@@ -55,7 +57,7 @@ pub struct Why {
     pub nodes: Vec<WhyNode>,
     /// The changes by which one set off another.
     pub edges: Vec<WhyEdge>,
-    /// Whether there are more transactions than are shown.
+    /// Whether there may be more transactions than are shown.
     pub cut: bool,
 }
 
@@ -248,6 +250,8 @@ struct Walk<'s> {
     floor: Timestamp,
     nodes: BTreeMap<Timestamp, WhyNode>,
     edges: BTreeSet<WhyEdge>,
+    /// How many more cells are looked at for acknowledgements.
+    looks_left: usize,
     cut: bool,
 }
 
@@ -259,6 +263,7 @@ impl<'s> Walk<'s> {
             finder: Finder::open(shared).await?,
             nodes: BTreeMap::new(),
             edges: BTreeSet::new(),
+            looks_left: LOOKS_MAX,
             cut: false,
         })
     }
@@ -303,7 +308,7 @@ impl<'s> Walk<'s> {
     async fn down(&mut self, own: Timestamp) -> Result<()> {
         let mut left = VecDeque::from([(own, 0)]);
         while let Some((from, depth)) = left.pop_front() {
-            let links = self.finder.set_off_by(from).await?.iter();
+            let links = self.finder.set_off_by(from).await?;
             let mut effects: Vec<_> = links.map(|link| (link.effect, link.cell.clone())).collect();
             effects.extend(self.handled_later(from, &effects).await?);
             for (effect, cell) in effects {
@@ -320,7 +325,7 @@ impl<'s> Walk<'s> {
     /// same cells. Such a run names the later changes as its causes. For each strong observer,
     /// it is the first run that has acknowledged the cell since.
     async fn handled_later(
-        &self,
+        &mut self,
         from: Timestamp,
         known: &[(Timestamp, CellName)],
     ) -> Result<Vec<(Timestamp, CellName)>> {
@@ -334,16 +339,15 @@ impl<'s> Walk<'s> {
             if !strong || known.iter().any(|(_, known)| known == cell) {
                 continue;
             }
-            let table = self.shared.table(&cell.table).await?;
-            let row = cell.row.clone();
-            let history = cell_history(self.shared, &table, row, &cell.column).await?;
-            let mut first = BTreeMap::<&str, Timestamp>::new();
-            // The history is newest first, so the last one added, which stays, is the oldest.
-            for moment in &history {
-                let since = moment.acks.iter().filter(|(_, start_ts)| *start_ts > from);
-                first.extend(since.map(|(observer, _)| (observer.as_str(), moment.timestamp)));
+            // A full answer has no room for what would be found.
+            if self.looks_left == 0 || self.cut && self.nodes.len() >= NODES_MAX {
+                self.cut = true;
+                break;
             }
-            found.extend(first.into_values().map(|effect| (effect, cell.clone())));
+            self.looks_left -= 1;
+            let table = self.shared.table(&cell.table).await?;
+            let runs = first_acknowledged(&table, &cell.row, &cell.column, &schema, from).await?;
+            found.extend(runs.into_iter().map(|effect| (effect, cell.clone())));
         }
         Ok(found)
     }

@@ -1,6 +1,6 @@
 //! Writes the trace: a task of the client's runtime gathers waiting entries into rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::select;
 
 use crate::Result;
-use crate::records::layout::SYSTEM;
+use crate::records::layout::{SYSTEM, open_system};
 use crate::shared::Shared;
-use crate::trace::find::Finder;
-use crate::trace::queue::{Queued, Trace};
-use crate::trace::rows::{ENTRIES, TIME, open, row_of};
+use crate::trace::find::add_traced;
+use crate::trace::queue::{Queued, Trace, Writing};
+use crate::trace::rows::{ENTRIES, TABLE, TIME, row_of};
 use crate::trace::sweep::{Sweeper, time_of};
 
 /// How long entries are gathered before they are written.
@@ -42,19 +42,17 @@ pub(crate) fn start(shared: &Arc<Shared>) {
                 return;
             };
             let written = write(&shared, &trace).await;
-            if let Err(error) = sweeper.sweep(&shared, written).await {
-                // The next sweep goes on where this one ended.
-                tracing::debug!(target: "percolator::trace", event = "trace_not_swept", %error);
-            }
+            sweeper.sweep(&shared, written);
         }
     }));
 }
 
 /// Writes the waiting entries when a client is about to end. Also waits for a write in
-/// progress.
+/// progress. The entries that are left then are counted.
 pub(crate) async fn flush(shared: &Shared) {
     let Some(trace) = shared.trace() else { return };
     select(pin!(write(shared, trace)), shared.runtime().sleep(FLUSHED_WITHIN)).await;
+    shared.counters().trace_dropped.add(trace.end());
     // Wake the task, so that it ends.
     trace.wake();
 }
@@ -63,30 +61,57 @@ pub(crate) async fn flush(shared: &Shared) {
 /// cannot be written are counted and left out, because more entries would be waiting at the
 /// next try.
 async fn write(shared: &Shared, trace: &Trace) -> u64 {
-    let mut number = trace.writing.lock().await;
-    if let Err(error) = decide_held(shared, trace).await {
-        tracing::debug!(target: "percolator::trace", event = "causes_not_found", %error);
-    }
-    let mut rows = rows(trace.take_ready());
-    if rows.is_empty() {
+    let mut writing = trace.writing.lock().await;
+    decide_held(shared, trace, &mut writing).await;
+    let mut left = Unwritten { shared, rows: rows(trace.take_ready()) };
+    if left.rows.is_empty() {
         return 0;
     }
+    let table = match table(shared, &mut writing).await {
+        Ok(table) => table,
+        Err(error) => {
+            tracing::debug!(target: "percolator::trace", event = "trace_not_written", %error);
+            return 0;
+        }
+    };
     let mut transactions = 0;
-    let table = open(&*shared.services().store).await;
-    while let Some((bucket, row)) = rows.pop() {
-        *number += 1;
-        let written = match &table {
-            Ok(table) => write_row(shared, &**table, (bucket, *number), &row).await,
-            Err(error) => Err(error.clone()),
-        };
+    while let Some((bucket, row)) = left.rows.last() {
+        writing.number += 1;
+        let written = write_row(shared, &*table, (*bucket, writing.number), row).await;
+        let of_row = row.transactions;
+        left.rows.pop();
         if let Err(error) = written {
-            shared.counters().trace_dropped.add(row.transactions);
+            // The table is opened anew next time.
+            writing.table = None;
+            shared.counters().trace_dropped.add(of_row);
             tracing::debug!(target: "percolator::trace", event = "trace_not_written", %error);
         } else {
-            transactions += row.transactions;
+            transactions += of_row;
         }
     }
     transactions
+}
+
+/// The table, which stays open.
+async fn table(shared: &Shared, writing: &mut Writing) -> Result<Arc<dyn Table>> {
+    if let Some(table) = &writing.table {
+        return Ok(table.clone());
+    }
+    let table = open_system(&*shared.services().store, TABLE).await?;
+    Ok(writing.table.insert(table).clone())
+}
+
+/// Rows that are not written yet. Their transactions are counted if the write is given up.
+struct Unwritten<'s> {
+    shared: &'s Shared,
+    rows: Vec<(u64, Gathered)>,
+}
+
+impl Drop for Unwritten<'_> {
+    fn drop(&mut self) {
+        let transactions = self.rows.iter().map(|(_, row)| row.transactions).sum();
+        self.shared.counters().trace_dropped.add(transactions);
+    }
 }
 
 /// A row that is being gathered.
@@ -126,21 +151,20 @@ async fn write_row(
     table.mutate_row(row.sync(Syncing::MayBeLost)).await
 }
 
-/// Looks in the table for the causes of the transactions that are held back.
-async fn decide_held(shared: &Shared, trace: &Trace) -> Result<()> {
-    let mut held = trace.take_held();
-    if held.is_empty() {
-        return Ok(());
+/// Decides on the transactions that are held back, by their causes in the table.
+async fn decide_held(shared: &Shared, trace: &Trace, writing: &mut Writing) {
+    let (causes, mut traced) = (trace.open_causes(), BTreeSet::new());
+    let mut found = Ok(());
+    if !causes.is_empty() {
+        found = match table(shared, writing).await {
+            Ok(table) => add_traced(shared, &*table, causes, &mut traced).await,
+            Err(error) => Err(error),
+        };
     }
-    let mut finder = Finder::open(shared).await;
-    while let Some(one) = held.pop_front() {
-        let mut is_traced = false;
-        if let Ok(finder) = &mut finder {
-            for cause in &one.causes {
-                is_traced |= finder.transaction(*cause).await.is_ok_and(|found| found.is_some());
-            }
-        }
-        trace.settle(one, is_traced, &**shared.runtime());
+    if let Err(error) = &found {
+        writing.table = None;
+        tracing::debug!(target: "percolator::trace", event = "causes_not_found", %error);
     }
-    finder.map(drop)
+    let unknown = trace.settle(&traced, found.is_ok(), shared.runtime().now());
+    shared.counters().trace_dropped.add(unknown);
 }

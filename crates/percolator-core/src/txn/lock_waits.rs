@@ -81,6 +81,11 @@ impl LockWaits {
         Waiting { waits: self, number }
     }
 
+    /// How many waits are known.
+    pub(crate) fn len(&self) -> usize {
+        locked(&self.0).waits.len()
+    }
+
     /// At most so many waits, the oldest first.
     pub(crate) fn list(&self, now: Duration, limit: usize) -> Vec<LockWaiter> {
         let inner = locked(&self.0);

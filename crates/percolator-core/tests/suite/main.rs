@@ -37,6 +37,8 @@ mod stores;
 mod stress;
 mod table_locks;
 mod trace;
+mod trace_queue;
+mod trace_sweep;
 mod unfenced;
 mod wide;
 mod wide_upkeep;

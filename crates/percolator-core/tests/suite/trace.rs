@@ -9,24 +9,24 @@ use bigtable::{
 };
 use percolator_core::testing::{VirtualRuntime, client_on};
 use percolator_core::{
-    Batch, BatchObserver, Change, Client, Column, Error, Observer, Options, Registration, Result,
-    Runtime, Sampling, Side, Transaction, Why, WhyNode,
+    Batch, BatchObserver, Change, Client, Column, Error, Observed, Observer, Options, Registration,
+    Result, RowKey, Runtime, Sampling, Side, Strength, Transaction, Why, WhyNode,
 };
 
-use crate::faults::Fault;
+use crate::faults::{Fault, Op};
 use crate::notifications::one_thread;
 use crate::world::{A, B, BAL, World, observer, run, run_both, set};
 
-const TABLE: &str = "percolator.trace";
-const CHANGED: Column = Column::literal("f:changed");
-const QUEUE: Column = Column::literal("f:queue");
+pub(crate) const TABLE: &str = "percolator.trace";
+pub(crate) const CHANGED: Column = Column::literal("f:changed");
+pub(crate) const QUEUE: Column = Column::literal("f:queue");
 
-fn traced(sampling: Sampling) -> Options {
+pub(crate) fn traced(sampling: Sampling) -> Options {
     Options { trace: sampling, ..Options::default() }
 }
 
 /// Sets `column` to the name of the observer, and notifies the next one.
-fn step(column: Column, next: Option<Column>) -> impl Observer {
+pub(crate) fn step(column: Column, next: Option<Column>) -> impl Observer {
     observer(move |tx, change| {
         let (column, next) = (column.clone(), next.clone());
         Box::pin(async move {
@@ -40,7 +40,7 @@ fn step(column: Column, next: Option<Column>) -> impl Observer {
 }
 
 /// Takes changes and writes nothing.
-struct Takes;
+pub(crate) struct Takes;
 
 impl BatchObserver for Takes {
     async fn observe(&self, _: &mut Transaction, _: &[Change]) -> Result<()> {
@@ -69,11 +69,11 @@ fn name(node: &WhyNode) -> &str {
         .map_or("not recorded", |record| record.name.as_deref().unwrap_or("unnamed"))
 }
 
-fn names(why: &Why) -> Vec<(&str, Side)> {
+pub(crate) fn names(why: &Why) -> Vec<(&str, Side)> {
     why.nodes.iter().map(|node| (name(node), node.side)).collect()
 }
 
-fn system_schema() -> TableSchema {
+pub(crate) fn system_schema() -> TableSchema {
     TableSchema { groups: vec![LocalityGroup::on_disk("system", Layout::Versions)] }
 }
 
@@ -151,6 +151,65 @@ fn changes_that_one_run_handles_together_all_lead_to_it() {
         assert_eq!(names(&first).len(), 4, "{first:#?}");
         assert_eq!(names(&third).len(), 4, "{third:#?}");
         assert!(ts(&first)[1..].iter().all(|ts_| !ts(&third).contains(ts_)));
+        workers.stop().await;
+    });
+}
+
+/// The runs that handled a change with later ones are found without the values and without the
+/// schema's row.
+#[test]
+fn a_question_reads_the_schema_once() {
+    run(async |world| {
+        let client = world.client_with(traced(Sampling::All)).await;
+        let table = client.table("t").await.unwrap();
+        let first = || vec![Registration::strong("first", "t", &BAL, step(A, None))];
+        client.observe(first(), one_thread()).await.unwrap().stop().await;
+        let old = set(&client, &table, &[("r", "1")]).await;
+        set(&client, &table, &[("r", "2")]).await;
+        let workers = client.observe(first(), one_thread()).await.unwrap();
+        client.wait_idle(None).await.unwrap();
+        world.sleep_ms(1_000).await;
+        let schema_reads = || {
+            let reads = world.store.trace();
+            reads.iter().filter(|request| request.table == "percolator.system").count()
+        };
+        world.store.clear_trace();
+        client.cell_state(&table, "r", &BAL).await.unwrap();
+        let once = schema_reads();
+        world.store.clear_trace();
+        let why = client.why(&table, "r", &BAL, Some(old)).await.unwrap().unwrap();
+        assert_eq!(names(&why), [("unnamed", Side::Own), ("first", Side::Effect)]);
+        assert_eq!(schema_reads(), once);
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn a_full_answer_looks_at_no_more_cells() {
+    run(async |world| {
+        let client = world.client_with(traced(Sampling::All)).await;
+        let table = client.table("t").await.unwrap();
+        let never = Observed {
+            table: "t".to_owned(),
+            column: A,
+            observer: "never".to_owned(),
+            strength: Strength::Strong,
+        };
+        client.declare(&[never]).await.unwrap();
+        let first = vec![Registration::strong("first", "t", &BAL, step(A, None))];
+        let workers = client.observe(first, one_thread()).await.unwrap();
+        let rows: Vec<String> = (0..600).map(|n| format!("r{n:03}")).collect();
+        let cells: Vec<(&str, &str)> = rows.iter().map(|row| (&**row, "1")).collect();
+        set(&client, &table, &cells).await;
+        while client.stats().observer_runs < 600 {
+            world.sleep_ms(100).await;
+        }
+        world.sleep_ms(1_000).await;
+        world.store.clear_trace();
+        let why = why(&client, "r000", &BAL).await;
+        assert!(why.cut && why.nodes.len() == 500);
+        let reads = world.store.count(Op::Read);
+        assert!(reads < 10, "{reads}");
         workers.stop().await;
     });
 }
@@ -318,15 +377,22 @@ fn a_client_that_is_closed_writes_the_rest_and_waits_for_no_store() {
         client.close().await;
         let took = world.runtime.now().saturating_sub(begun);
         assert!(took < Duration::from_secs(3), "{took:?}");
+        assert_eq!(client.stats().trace_dropped, 1, "nobody knows whether it was written");
     });
 }
 
-/// The rows of the trace, by age.
-async fn rows(world: &World) -> usize {
+/// How many rows the trace has.
+pub(crate) async fn rows(world: &World) -> usize {
+    keys(world).await.len()
+}
+
+/// The keys of the trace's rows.
+pub(crate) async fn keys(world: &World) -> Vec<RowKey> {
     let table = world.store.inner.open_table(TABLE, &system_schema()).await.unwrap();
     let family = Family::from_static("system");
     let select = Selection::default().family(family, TimeRange::ALL, u32::MAX);
-    table.scan(&RowRange::all(), &select, Default::default()).await.unwrap().rows.len()
+    let page = table.scan(&RowRange::all(), &select, Default::default()).await.unwrap();
+    page.rows.into_iter().map(|row| row.key).collect()
 }
 
 #[test]
