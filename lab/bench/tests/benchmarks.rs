@@ -310,7 +310,7 @@ fn large_txn_measures_large_transactions_and_many_at_once() {
 fn notify_measures_and_checks_every_arm() {
     let result = Case {
         words: "micro notify --seconds 0.05",
-        arms: 17,
+        arms: 16,
         bars: &[
             ("start_hinted/hand_off p50", 5.0),
             ("2 s/start_hinted p50", 400.0),
