@@ -46,7 +46,7 @@ pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortRe
         }
         request
     };
-    let results = mutate_rows(shared, &plan.rows, request).await;
+    let results = mutate_rows(&plan.rows, request).await;
     let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !is_locked(result));
     let retries = unlocked.map(|(row, result)| retry_prewrite(shared, plan.start_ts, row, result));
     futures::future::try_join_all(retries).await?;
@@ -55,7 +55,6 @@ pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortRe
 
 /// Sends one conditional mutation for each row, batched by table.
 pub(crate) async fn mutate_rows(
-    _shared: &Shared,
     rows: &[RowPlan],
     request: impl Fn(&RowPlan) -> ConditionalMutation,
 ) -> Vec<bigtable::Result<Branch>> {
