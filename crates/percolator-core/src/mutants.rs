@@ -19,7 +19,6 @@ bigtable::mutants! {
     ANY_LOCK_IS_THE_PRIMARY "any-lock-is-the-primary" "H11"
         by "h11_a_lock_of_another_transaction_on_the_primary_is_left_alone",
     GHOST_PRIMARY "ghost-primary" "H13",
-    LOOK_IS_BELIEVED "look-is-believed" "H20",
     NO_HEARTBEAT "no-heartbeat" "H15"
         by "h15_nobody_cleans_up_a_long_commit_that_keeps_its_lock_fresh",
     EXPIRY_FOR_TOKENS_ONLY "expiry-for-tokens-only" "H17 H18"

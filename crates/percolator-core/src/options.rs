@@ -44,13 +44,6 @@ pub struct Options {
     /// transaction keeps them. This saves time if requests go over a network. In the embedded
     /// store a read costs less than columns fetched in vain. Default: `false`.
     pub read_ahead: bool,
-    /// Whether a prewrite looks for conflicting locks and writes in the same request that
-    /// locks the row. That request is the conditional mutation that the paper's authors added
-    /// to Bigtable's interface (section 2.5). If `false`, each row is first read in a request
-    /// of its own. The locking request checks the same condition, so this is as safe, but a
-    /// two-phase commit takes one more round trip. Default: `true`.
-    #[doc(hidden)]
-    pub prewrite_in_one_request: bool,
     /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers.
     /// `usize::MAX` means no bound. Default: 2,000 changes.
     pub backlog_max: usize,
@@ -152,7 +145,6 @@ impl Default for Options {
             commit_deadline: Duration::from_secs(30),
             short_value_bytes_max: 255,
             read_ahead: false,
-            prewrite_in_one_request: true,
             backlog_max: 2_000,
             backlog_of_store: false,
             admit_wait_max: Duration::from_secs(60),

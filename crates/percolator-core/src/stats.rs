@@ -69,11 +69,6 @@ counters! {
     /// Reads of cells that needed no request, because the transaction had read or fetched
     /// these cells before.
     reads_saved,
-    /// Rows read before their prewrite, if the prewrite of a row takes more than one request.
-    looks,
-    /// Of these, rows whose prewrite was rejected nevertheless, because another transaction
-    /// was faster.
-    looks_outrun,
     /// Times a read found a lock of another transaction.
     locks_met,
     /// Times a primary lock was renewed.

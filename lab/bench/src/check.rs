@@ -77,27 +77,31 @@ const fn row(what: &'static str, bar: Bar, benchmark: &'static str, figure: &'st
     Row { what, bar, benchmark, figure, at_size: None, limit: None }
 }
 
+impl Row {
+    const fn at_size(self, setting: &'static str, least: f64) -> Self {
+        Row { at_size: Some((setting, least)), ..self }
+    }
+
+    const fn limit(self, words: &'static str, figure: &'static str) -> Self {
+        Row { limit: Some((words, figure)), ..self }
+    }
+}
+
 /// All goals.
 #[rustfmt::skip]
 pub(crate) const ROWS: [Row; 40] = [
     row("snapshot get / raw get, embedded", AtLeast(0.90), "fig8", "get/raw_get"),
     row("single-cell tx / raw write: as in the paper", AtLeast(0.15), "fig8", "paper_faithful/raw_set"),
-    Row {
-        limit: Some(("the two mutations alone come to", "two_mutations/raw_set")),
-        ..row("single-cell tx / raw write: two phases", AtLeast(0.40), "fig8", "two_phases/raw_set")
-    },
+    row("single-cell tx / raw write: two phases", AtLeast(0.40), "fig8", "two_phases/raw_set")
+        .limit("the two mutations alone come to", "two_mutations/raw_set"),
     row("single-cell tx / raw write: default", AtLeast(0.60), "fig8", "tx/raw_set"),
     // Raw writes in two layouts: with the newest version apart, like write records, and blind,
     // which is faster.
     row("single-cell tx / raw blind write: as in the paper", AtLeast(0.15), "fig8", "paper_faithful/raw_set_blind"),
-    Row {
-        limit: Some(("the two mutations alone come to", "two_mutations/raw_set_blind")),
-        ..row("single-cell tx / raw blind write: two phases", AtLeast(0.40), "fig8", "two_phases/raw_set_blind")
-    },
-    Row {
-        limit: Some(("one mutation where write records lie comes to", "raw_set/raw_set_blind")),
-        ..row("single-cell tx / raw blind write: default", AtLeast(0.60), "fig8", "tx/raw_set_blind")
-    },
+    row("single-cell tx / raw blind write: two phases", AtLeast(0.40), "fig8", "two_phases/raw_set_blind")
+        .limit("the two mutations alone come to", "two_mutations/raw_set_blind"),
+    row("single-cell tx / raw blind write: default", AtLeast(0.60), "fig8", "tx/raw_set_blind")
+        .limit("one mutation where write records lie comes to", "raw_set/raw_set_blind"),
     row("synced: 64 clients", AtLeast(0.60), "fig8", "tx_sync_many/raw_set_sync_many"),
     row("synced: one client, default", AtLeast(0.80), "fig8", "tx_sync/raw_set_sync"),
     row("synced: one client, two phases", AtLeast(0.45), "fig8", "two_phases_sync/raw_set_sync"),
@@ -105,43 +109,29 @@ pub(crate) const ROWS: [Row; 40] = [
     row("get with a recorder / without", AtLeast(0.93), "fig8", "get_recorded/get"),
     row("single-cell tx with a recorder / without", AtLeast(0.93), "fig8", "tx_recorded/tx"),
     row("raw get / bare fjall", AtLeast(0.6), "fig8", "raw_get/fjall_get"),
-    Row {
-        limit: Some(("the engine itself comes, with the same bytes, to", "fjall_packs/fjall_insert")),
-        ..row("raw write / bare fjall", AtLeast(0.6), "fig8", "raw_set/fjall_insert")
-    },
+    row("raw write / bare fjall", AtLeast(0.6), "fig8", "raw_set/fjall_insert")
+        .limit("the engine itself comes, with the same bytes, to", "fjall_packs/fjall_insert"),
     row("raw blind write / bare fjall", AtLeast(0.6), "fig8", "raw_set_blind/fjall_insert"),
     row("raw synced write / bare fjall", AtLeast(0.6), "fig8", "raw_set_sync/fjall_insert_sync"),
     row("snapshot scan / raw scan: one version", AtLeast(0.70), "scan", "snapshot_scan/raw_scan"),
     row("snapshot scan / raw scan: ten versions", AtLeast(0.35), "scan", "snapshot_scan_ten/raw_scan"),
-    Row {
-        at_size: Some(("clean_many", 10_000_000.0)),
-        ..row("1,000 dirty among 10 million clean / 100,000", AtMost(1.2), "scan", "notify_many/notify_few scan")
-    },
-    Row {
-        at_size: Some(("clean_many", 10_000_000.0)),
-        ..row("the same after reopening", AtMost(1.2), "scan", "notify_many_reopened/notify_few_again scan")
-    },
-    Row {
-        at_size: Some(("processed", 1_000_000.0)),
-        ..row("the same after a million were processed", AtMost(1.2), "scan", "notify_many_processed/notify_few_last scan")
-    },
+    row("1,000 dirty among 10 million clean / 100,000", AtMost(1.2), "scan", "notify_many/notify_few scan")
+        .at_size("clean_many", 10_000_000.0),
+    row("the same after reopening", AtMost(1.2), "scan", "notify_many_reopened/notify_few_again scan")
+        .at_size("clean_many", 10_000_000.0),
+    row("the same after a million were processed", AtMost(1.2), "scan", "notify_many_processed/notify_few_last scan")
+        .at_size("processed", 1_000_000.0),
     // Threads that hand over work run on two processors or, in the best case, on one.
     row("write to observer's start / hand-off between two processors, p50", AtMost(5.0), "notify", "start_hinted/hand_off_across p50"),
     row("write from outside to observer's start / hand-off between two processors, p50", AtMost(5.0), "notify", "start_outside/hand_off_across p50"),
-    Row {
-        limit: Some(("the commit before it takes, after the same rest", "rested_commit/hand_off p50")),
-        ..row("write to observer's start / hand-off on one processor, p50", AtMost(5.0), "notify", "start_hinted/hand_off p50")
-    },
+    row("write to observer's start / hand-off on one processor, p50", AtMost(5.0), "notify", "start_hinted/hand_off p50")
+        .limit("the commit before it takes, after the same rest", "rested_commit/hand_off p50"),
     row("notifications / single-cell transactions", AtLeast(0.5), "notify", "notifications/transactions"),
-    Row {
-        limit: Some(("the engine alone comes to", "documents/s, engine/rows")),
-        ..row("Figure 7: saturation / row-wise batch", AtLeast(0.133), "fig7", "documents/s, ours/rows")
-    },
+    row("Figure 7: saturation / row-wise batch", AtLeast(0.133), "fig7", "documents/s, ours/rows")
+        .limit("the engine alone comes to", "documents/s, engine/rows"),
     row("Figure 7: row-wise batch / DuckDB's, documents/CPU-s", AtLeast(1.0), "fig7", "documents/CPU-s, rows/rows of DuckDB"),
-    Row {
-        at_size: Some(("documents", 2_000_000.0)),
-        ..row("Figure 7: batch delay / ours at 1 %", AtLeast(1_000.0), "fig7", "median delay at the lowest rate, rows/ours")
-    },
+    row("Figure 7: batch delay / ours at 1 %", AtLeast(1_000.0), "fig7", "median delay at the lowest rate, rows/ours")
+        .at_size("documents", 2_000_000.0),
     row("Figure 9: Trade-Results/CPU-s / PostgreSQL", AtLeast(1.0), "fig9", "embedded/postgres_per_cpu_s"),
     row("Figure 9: two cores / one", AtLeast(1.7), "fig9", "two_cores/one_core"),
     row("Figure 10: a third killed / baseline", AtLeast(0.66), "fig10", "workers killed/baseline"),

@@ -25,6 +25,7 @@ mod report;
 mod rivals;
 
 use std::path::{Path, PathBuf};
+use std::process::Command as Process;
 use std::time::Duration;
 
 use clap::Args;
@@ -315,7 +316,7 @@ impl Run<'_> {
         let mut rivals = vec![rows("rows", Files::New)?, rows("rows-over", Files::Over)?];
         let of_duckdb = [("columns", Carried::Keys), ("rows-of-duckdb", Carried::Bodies)];
         for (name, carried) in of_duckdb.into_iter().filter(|_| duckdb) {
-            let (dir, python) = (self.dir(name), &self.settings.python);
+            let (dir, python) = (self.dir(name), Process::new(&self.settings.python));
             let engine = DuckDb::start(python, &dir, corpus, documents, THREADS, carried)?;
             rivals.push(Rival::duckdb(engine, corpus, documents));
         }

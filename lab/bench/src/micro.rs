@@ -13,7 +13,7 @@
 //! ```
 
 mod batching;
-mod bed;
+pub(crate) mod bed;
 pub(crate) mod large_txn;
 mod notify;
 mod oracle;

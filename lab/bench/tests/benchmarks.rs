@@ -310,7 +310,7 @@ fn large_txn_measures_large_transactions_and_many_at_once() {
 fn notify_measures_and_checks_every_arm() {
     let result = Case {
         words: "micro notify --seconds 0.05",
-        arms: 17,
+        arms: 16,
         bars: &[
             ("start_hinted/hand_off p50", 5.0),
             ("2 s/start_hinted p50", 400.0),
@@ -380,7 +380,7 @@ fn resolve_removes_locks_of_the_dead_and_not_those_of_the_living() {
 fn rpc_checks_what_it_wrote() {
     let result = Case {
         words: "micro rpc --seconds 0.05 --cells 40 --callers 3",
-        arms: 14,
+        arms: 12,
         bars: &[("tx/bare_commit", 0.8), ("get_many/bare_read_many", 0.9)],
         plots: &[("rpc.svg", "<title>Percolator, a read, 3 callers")],
         ..Case::default()
@@ -389,9 +389,6 @@ fn rpc_checks_what_it_wrote() {
     let check = &result["check"];
     assert_eq!((&check["cells"], &check["wrong"]), (&json!(80), &json!(0)));
     assert_eq!(check["transactions"], check["committed"]);
-    for name in ["tx/tx_read_first", "tx_many/tx_read_first_many"] {
-        assert!(median(&result, name) > 0.0, "{name}");
-    }
 }
 
 #[test]

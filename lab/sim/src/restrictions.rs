@@ -55,7 +55,6 @@ parts! {
     Garbage "garbage-collection": s => s.faults.floor = None,
     Ghosts "ghosts": s => s.faults.ghost = None,
     ReadAhead "read-ahead": s => s.options.read_ahead = false,
-    Looks "looks-before-prewrite": s => s.options.prewrite_in_one_request = true,
     Glances "glances": s => s.glances = false,
     StandBy "standing-by": s => s.stand_by = false,
     TableLocks "locks-in-the-store": s => s.table_locks = false,

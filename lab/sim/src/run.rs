@@ -173,9 +173,6 @@ async fn client_life(world: Arc<World>, member: ProcessRuntime) {
     if stats.reads_saved > 0 {
         world.tally.happened(Sometimes::ReadAhead);
     }
-    if stats.looks_outrun > 0 {
-        world.tally.happened(Sometimes::LookOutrun);
-    }
 }
 
 /// Starts the workers that run observers during the storm; some start late.

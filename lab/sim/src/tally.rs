@@ -131,9 +131,6 @@ kinds! {
         ObservedApart = "observed_apart",
         /// A client answered reads from columns that it had read ahead.
         ReadAhead = "read_ahead",
-        /// A client read rows before their prewrites, and another client changed one of them
-        /// in between.
-        LookOutrun = "look_outrun",
         /// A `glance` returned what the client wanted to read.
         Glanced = "glanced",
         /// Conditional mutations that had waited for each other went in one request.

@@ -1,70 +1,58 @@
 //! Defines the requests to a store: one for each transaction, the same for every store.
 
-/// The types of transactions.
-///
-/// ```
-/// assert_eq!(tpce::TransactionType::ALL.len(), 11);
-/// assert_eq!(tpce::TransactionType::TradeResult.name(), "trade_result");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum TransactionType {
-    /// A customer orders a trade.
-    TradeOrder,
-    /// The market has executed a trade: positions, lots and balance change. This type is the
-    /// measure.
-    TradeResult,
-    /// The market announces prices, and submits the limit orders that they trigger.
-    MarketFeed,
-    /// The newest trades of an account.
-    TradeStatus,
-    /// The gain of a list of securities.
-    MarketWatch,
-    /// Everything about a security and its company.
-    SecurityDetail,
-    /// The value of a customer's accounts.
-    CustomerPosition,
-    /// The pending orders of brokers in a sector.
-    BrokerVolume,
-    /// Twenty trades with all their records.
-    TradeLookup,
-    /// Twenty trades with all their records, and a correction to each.
-    TradeUpdate,
-    /// A change to a table that no other type changes.
-    DataMaintenance,
+/// Declares an enum whose variants have names.
+macro_rules! named {
+    ($(#[$meta:meta])* $public:vis enum $name:ident: $count:literal {
+        $($(#[$doc:meta])* $variant:ident = $literal:literal,)*
+    }) => {
+        $(#[$meta])*
+        $public enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// All of them.
+            $public const ALL: [$name; $count] = [$($name::$variant,)*];
+
+            /// The name in reports and in SQL.
+            $public fn name(self) -> &'static str {
+                match self { $($name::$variant => $literal,)* }
+            }
+        }
+    };
 }
 
-impl TransactionType {
-    /// All types.
-    pub const ALL: [TransactionType; 11] = [
-        TransactionType::TradeOrder,
-        TransactionType::TradeResult,
-        TransactionType::MarketFeed,
-        TransactionType::TradeStatus,
-        TransactionType::MarketWatch,
-        TransactionType::SecurityDetail,
-        TransactionType::CustomerPosition,
-        TransactionType::BrokerVolume,
-        TransactionType::TradeLookup,
-        TransactionType::TradeUpdate,
-        TransactionType::DataMaintenance,
-    ];
-
-    /// The name of the type in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            TransactionType::TradeOrder => "trade_order",
-            TransactionType::TradeResult => "trade_result",
-            TransactionType::MarketFeed => "market_feed",
-            TransactionType::TradeStatus => "trade_status",
-            TransactionType::MarketWatch => "market_watch",
-            TransactionType::SecurityDetail => "security_detail",
-            TransactionType::CustomerPosition => "customer_position",
-            TransactionType::BrokerVolume => "broker_volume",
-            TransactionType::TradeLookup => "trade_lookup",
-            TransactionType::TradeUpdate => "trade_update",
-            TransactionType::DataMaintenance => "data_maintenance",
-        }
+named! {
+    /// The types of transactions.
+    ///
+    /// ```
+    /// assert_eq!(tpce::TransactionType::ALL.len(), 11);
+    /// assert_eq!(tpce::TransactionType::TradeResult.name(), "trade_result");
+    /// ```
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    #[non_exhaustive]
+    pub enum TransactionType: 11 {
+        /// A customer orders a trade.
+        TradeOrder = "trade_order",
+        /// The market has executed a trade: positions, lots and balance change. This type is the
+        /// measure.
+        TradeResult = "trade_result",
+        /// The market announces prices, and submits the limit orders that they trigger.
+        MarketFeed = "market_feed",
+        /// The newest trades of an account.
+        TradeStatus = "trade_status",
+        /// The gain of a list of securities.
+        MarketWatch = "market_watch",
+        /// Everything about a security and its company.
+        SecurityDetail = "security_detail",
+        /// The value of a customer's accounts.
+        CustomerPosition = "customer_position",
+        /// The pending orders of brokers in a sector.
+        BrokerVolume = "broker_volume",
+        /// Twenty trades with all their records.
+        TradeLookup = "trade_lookup",
+        /// Twenty trades with all their records, and a correction to each.
+        TradeUpdate = "trade_update",
+        /// A change to a table that no other type changes.
+        DataMaintenance = "data_maintenance",
     }
 }
 
@@ -229,38 +217,23 @@ pub(crate) struct Maintenance {
     pub(crate) ni: u32,
 }
 
-/// The tables that are maintained in turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Maintained {
-    AccountPermission,
-    Address,
-    Company,
-    Customer,
-    CustomerTaxrate,
-    DailyMarket,
-    Exchange,
-    Financial,
-    NewsItem,
-    Security,
-    TaxRate,
-    WatchItem,
-}
-
-impl Maintained {
-    pub(crate) const ALL: [Maintained; 12] = [
-        Maintained::AccountPermission,
-        Maintained::Address,
-        Maintained::Company,
-        Maintained::Customer,
-        Maintained::CustomerTaxrate,
-        Maintained::DailyMarket,
-        Maintained::Exchange,
-        Maintained::Financial,
-        Maintained::NewsItem,
-        Maintained::Security,
-        Maintained::TaxRate,
-        Maintained::WatchItem,
-    ];
+named! {
+    /// The tables that are maintained in turns.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Maintained: 12 {
+        AccountPermission = "account_permission",
+        Address = "address",
+        Company = "company",
+        Customer = "customer",
+        CustomerTaxrate = "customer_taxrate",
+        DailyMarket = "daily_market",
+        Exchange = "exchange",
+        Financial = "financial",
+        NewsItem = "news_item",
+        Security = "security",
+        TaxRate = "taxrate",
+        WatchItem = "watch_item",
+    }
 }
 
 /// The result of a request.

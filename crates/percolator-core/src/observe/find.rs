@@ -245,7 +245,7 @@ async fn visit_row(
         }
         // The observer already has as many runs as it may have.
         let Some(_run) = context.hints.enter(&cell) else { continue };
-        if visit(context, &cell, None).await? == Visit::Met && context.options.jump {
+        if visit(context, &cell, None).await? == Visit::Met {
             return Ok(false);
         }
     }

@@ -39,11 +39,6 @@ pub struct WorkerOptions {
     pub failure_delay_max: Duration,
     /// After how many failures a notification is set aside. Default: 6 failures.
     pub failures_max: u32,
-    /// Whether a scanner that finds another worker at a row jumps to a random place (paper
-    /// section 2.4). Without the jump it continues with the next row, and scanners clump.
-    /// `false` serves measurements only. Default: `true`.
-    #[doc(hidden)]
-    pub jump: bool,
 }
 
 impl Default for WorkerOptions {
@@ -58,7 +53,6 @@ impl Default for WorkerOptions {
             failure_delay: Duration::from_millis(100),
             failure_delay_max: Duration::from_secs(60),
             failures_max: 6,
-            jump: true,
         }
     }
 }

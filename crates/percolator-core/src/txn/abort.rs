@@ -8,7 +8,6 @@
 //! collection removes the tomb.
 
 use crate::records::branch::{Branch, change};
-use crate::shared::Shared;
 use crate::txn::plan::Plan;
 use crate::txn::prewrite::mutate_rows;
 use crate::txn::row_plan::RowPlan;
@@ -27,7 +26,7 @@ pub(crate) enum Abort {
 
 /// Removes the locks that prewrite may have placed. The primary decides. The other rows are
 /// best effort: clients that find remaining locks remove them.
-pub(crate) async fn abort(shared: &Shared, plan: &Plan) -> Abort {
+pub(crate) async fn abort(plan: &Plan) -> Abort {
     let (primary, start_ts) = (&plan.primary, plan.start_ts);
     let lock = plan.primary_lock();
     let request = rows::abort_primary(&primary.row, &primary.column, start_ts, lock);
@@ -38,12 +37,12 @@ pub(crate) async fn abort(shared: &Shared, plan: &Plan) -> Abort {
         // would lose half of it (H10).
         Err(_) => return Abort::Unreachable,
     }
-    abort_secondaries(shared, plan).await;
+    abort_secondaries(plan).await;
     Abort::Done
 }
 
 /// Removes the secondary locks of a transaction whose primary is rolled back.
-pub(crate) async fn abort_secondaries(shared: &Shared, plan: &Plan) {
+pub(crate) async fn abort_secondaries(plan: &Plan) {
     let request = |row: &RowPlan| rows::roll_back(&row.row, plan.start_ts, &row.locked());
-    mutate_rows(shared, &plan.rows, request).await;
+    mutate_rows(&plan.rows, request).await;
 }

@@ -254,7 +254,7 @@ impl PrimaryCommitted {
             Arc::make_mut(&mut self.plan.rows).remove(primary_row);
             let request =
                 |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
-            let results = mutate_rows(&self.shared, &self.plan.rows, request).await;
+            let results = mutate_rows(&self.plan.rows, request).await;
             for (row, result) in self.plan.rows.iter().zip(results) {
                 if matches!(result, Ok(Branch::Then)) {
                     hint_row(&self.shared, row, commit_ts);
@@ -371,7 +371,7 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
         };
         if runtime.now().saturating_sub(started) > shared.options().commit_deadline {
             if off(mutants::SECONDARIES_UNDECIDED) {
-                abort_secondaries(shared, plan).await;
+                abort_secondaries(plan).await;
             }
             return Err(unknown(shared, plan, why));
         }
@@ -381,7 +381,7 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
 
 /// Aborts a transaction that has sent no commit request.
 async fn give_up(shared: &Shared, plan: &Plan, reason: AbortReason) -> Error {
-    abort(shared, plan).await;
+    abort(plan).await;
     aborted(shared, plan, reason)
 }
 

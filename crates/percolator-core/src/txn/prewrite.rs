@@ -2,7 +2,8 @@
 //! 6 `Prewrite`).
 //!
 //! All rows are locked at once, the primary's row among them, with one conditional mutation
-//! each. With `prewrite_in_one_request` off, a read of the row comes before.
+//! each. That is the read-modify-write request that the paper's authors added to Bigtable's
+//! interface (section 2.5).
 //!
 //! Invariants:
 //! * No lock is placed on a cell that has another transaction's lock, a write record at or
@@ -31,8 +32,6 @@ use crate::{AbortReason, Column, Conflict, Error, Result, Timestamp};
 /// How often one row is tried: again after a dead lock was removed, or after the store was
 /// busy.
 const TRIES_MAX: u32 = 12;
-/// How many rows are read at once, if the prewrite of a row takes more than one request.
-const LOOKS_MAX: usize = 256;
 
 /// Locks every row of the plan.
 ///
@@ -40,53 +39,22 @@ const LOOKS_MAX: usize = 256;
 /// The [`AbortReason`] of the first row that could not be locked. Other rows may be locked by
 /// then, so the caller must abort.
 pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
-    let looks = !shared.options().prewrite_in_one_request;
-    if looks {
-        look_first(shared, plan).await?;
-    }
     let request = |row: &RowPlan| {
         let mut request = rows::prewrite(&row.row, plan.start_ts, &row.cells);
-        if looks && off(mutants::LOOK_IS_BELIEVED) {
-            request.predicate.clear();
-        }
         if off(mutants::CLEARS_IN_PREWRITE) {
             request.otherwise.extend(row.handled.iter().cloned());
         }
         request
     };
-    let results = mutate_rows(shared, &plan.rows, request).await;
-    if looks {
-        let outrun = results.iter().filter(|result| matches!(result, Ok(Branch::Then))).count();
-        shared.counters().looks_outrun.add(outrun as u64);
-    }
+    let results = mutate_rows(&plan.rows, request).await;
     let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !is_locked(result));
     let retries = unlocked.map(|(row, result)| retry_prewrite(shared, plan.start_ts, row, result));
     futures::future::try_join_all(retries).await?;
     Ok(())
 }
 
-/// Reads the records that would reject the prewrites, and removes dead locks, by separate
-/// requests (paper section 2.5). If the transaction has already lost, it then places no locks.
-/// This read decides nothing: others may lock or write after it, so the prewrite keeps its
-/// condition (H20).
-async fn look_first(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
-    for rows in plan.rows.chunks(LOOKS_MAX) {
-        shared.counters().looks.add(rows.len() as u64);
-        let looks = rows.iter().map(|row| clear_dead_locks(shared, plan.start_ts, row));
-        for seen in futures::future::join_all(looks).await {
-            match seen {
-                // If a row could not be read, the prewrite's condition still protects it.
-                Ok(_) | Err(AbortReason::Store(_)) => {}
-                Err(reason) => return Err(reason),
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Sends one conditional mutation for each row, batched by table.
 pub(crate) async fn mutate_rows(
-    _shared: &Shared,
     rows: &[RowPlan],
     request: impl Fn(&RowPlan) -> ConditionalMutation,
 ) -> Vec<bigtable::Result<Branch>> {

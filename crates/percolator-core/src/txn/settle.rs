@@ -88,7 +88,7 @@ pub(crate) async fn settle_without_lock(
     if !rolled_back {
         return Ok(Settled::still_locked());
     }
-    abort(shared, plan).await;
+    abort(plan).await;
     Ok(Settled::Aborted(AbortReason::RolledBack))
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn settle_refused(
     if asked && own_status(shared, &plan.primary, plan.start_ts).await? != OwnStatus::Locked {
         return settle_without_lock(shared, plan, asked).await;
     }
-    let aborted = abort(shared, plan).await;
+    let aborted = abort(plan).await;
     // Without a floor that refuses it, an earlier request may have been applied and collected
     // since the read.
     let unsure = asked && shared.unfenced().is_some() && may_be_collected(shared, plan.start_ts);

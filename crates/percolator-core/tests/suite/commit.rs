@@ -247,6 +247,34 @@ fn h20_h64_every_message_twice_and_late_leaves_one_record() {
 }
 
 #[test]
+fn h20_what_comes_before_a_prewrite_arrives_is_seen() {
+    for commits in [true, false] {
+        run(async |world| {
+            let (other, client) = (world.client().await, world.client().await);
+            let table = client.table("t").await.unwrap();
+            let tx = writing(&client, &table, &[("a", "late"), ("b", "late")]).await;
+            let held = world.store.on(Op::Prewrite, "a", 1, Fault::Hold);
+            let commit = world.beside(tx.commit());
+            held.arrived().await;
+            let faster = writing(&other, &table, &[("a", "first")]).await.prewrite().await.unwrap();
+            let mut open = Some(faster);
+            if commits {
+                open.take().unwrap().commit_primary().await.unwrap();
+            }
+            held.release();
+            assert!(is_aborted(&commit.await.unwrap()));
+            if let Some(faster) = open {
+                faster.commit_primary().await.unwrap();
+            }
+            assert_eq!(get(&client, &table, "a").await.as_deref(), Some("first"));
+            assert_eq!(get(&client, &table, "b").await, None);
+            assert!(world.raw(&table, "b", LOCK, &BAL).await.is_empty());
+            world.audit(&table).await;
+        });
+    }
+}
+
+#[test]
 fn h23_a_lost_reply_of_any_prewrite_changes_nothing() {
     for row in ["a", "b", "c"] {
         for fault in [Fault::DropReply, Fault::Late, Fault::Fail] {

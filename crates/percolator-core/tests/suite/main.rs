@@ -19,7 +19,6 @@ mod leaders;
 mod limits;
 mod liveness;
 mod long_runs;
-mod looks;
 mod notifications;
 mod observers;
 mod one_step;

@@ -41,7 +41,6 @@ fn options(seed: u64) -> Options {
         commit_deadline: Duration::from_secs(5),
         // Some values are stored in the records, some in `data`.
         short_value_bytes_max: (seed % 3) as usize,
-        prewrite_in_one_request: seed % 4 < 2,
         secondaries: if seed.is_multiple_of(2) {
             Secondaries::Awaited
         } else {

@@ -63,17 +63,6 @@ impl DuckDb {
 
     /// Starts DuckDB with the repository with which each cycle begins.
     pub(super) fn start(
-        python: &str,
-        dir: &Path,
-        corpus: Corpus,
-        documents: u64,
-        threads: usize,
-        carried: Carried,
-    ) -> io::Result<Self> {
-        Self::run(Command::new(python), dir, corpus, documents, threads, carried)
-    }
-
-    fn run(
         mut python: Command,
         dir: &Path,
         corpus: Corpus,
@@ -205,7 +194,7 @@ mod tests {
         let mut python = Command::new("python3");
         python.env("PYTHONPATH", dir.path());
         let mut engine =
-            DuckDb::run(python, &dir.path().join("data"), corpus, 3, 1, Carried::Keys).unwrap();
+            DuckDb::start(python, &dir.path().join("data"), corpus, 3, 1, Carried::Keys).unwrap();
         engine.cycle(&[]).unwrap();
         assert!(*engine.spent.lock().unwrap() > Duration::ZERO);
     }
@@ -219,7 +208,8 @@ mod tests {
         }
         for carried in [Carried::Keys, Carried::Bodies] {
             let (dir, corpus) = (tempfile::tempdir().unwrap(), Corpus::new(3000, 4));
-            let mut engine = DuckDb::start(&python, dir.path(), corpus, 3000, 2, carried).unwrap();
+            let command = Command::new(&python);
+            let mut engine = DuckDb::start(command, dir.path(), corpus, 3000, 2, carried).unwrap();
             for arrivals in [0, 500, 1] {
                 let arrivals: Vec<_> =
                     (3000..3000 + arrivals).map(|id| corpus.document(id)).collect();

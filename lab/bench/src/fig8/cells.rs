@@ -9,29 +9,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bigtable::{ConditionalMutation, Family, Mutation, RowKey, RowMutation};
 use bigtable::{Selection, TimeRange, Timestamp};
 use fjall::PersistMode;
-use percolator::{Bytes, Client, Column, Snapshot};
+use percolator::{Bytes, Client, Snapshot};
 use rand::RngCore;
 use rand::rngs::SmallRng;
 
 use super::postgres::Rows;
+use crate::micro::bed::{self, AT_ONCE, COLUMN, NEWEST, QUALIFIER, VALUE_BYTES, is_value, key};
 
-/// Length of a key, in bytes.
-pub(super) const KEY_BYTES: usize = 24;
-/// Length of a value, in bytes.
-pub(super) const VALUE_BYTES: usize = 100;
-/// The family of raw cells, with the newest version apart.
-pub(super) const NEWEST: Family = Family::from_static("newest");
 /// The family of cells that imitate locks.
 pub(super) const LOCKS: Family = Family::from_static("locks");
 /// The family of raw cells, with all versions together.
 pub(super) const VERSIONS: Family = Family::from_static("versions");
 
-const QUALIFIER: &[u8] = b"v";
-const COLUMN: Column = Column::literal("v");
 /// Bytes that our store adds to each version in a pack.
 const STAMP_BYTES: usize = 8;
-/// Most cells that are loaded at once.
-const LOAD_AT_ONCE: usize = 1000;
 
 /// The place of the cells, and the way to reach them.
 pub(super) enum Place {
@@ -117,7 +108,7 @@ impl Cells {
 
     /// Keys for this many cells.
     pub(super) fn keys(count: usize) -> Arc<Vec<RowKey>> {
-        Arc::new((0..count).map(|cell| RowKey::from(format!("{cell:0KEY_BYTES$}"))).collect())
+        Arc::new((0..count).map(key).collect())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -130,8 +121,8 @@ impl Cells {
 
     /// Writes every cell once, many at a time, and no more durably than loading needs.
     pub(super) async fn load(&self, random: &mut SmallRng) -> anyhow::Result<()> {
-        for first in (0..self.len()).step_by(LOAD_AT_ONCE) {
-            let cells: Vec<usize> = (first..(first + LOAD_AT_ONCE).min(self.len())).collect();
+        for first in (0..self.len()).step_by(AT_ONCE) {
+            let cells: Vec<usize> = (first..(first + AT_ONCE).min(self.len())).collect();
             self.load_some(&cells, random).await?;
         }
         match &self.place {
@@ -151,9 +142,7 @@ impl Cells {
                     ConditionalMutation { otherwise, ..request }
                 };
                 let requests = cells.iter().map(set).collect();
-                for result in table.check_and_mutate_rows(requests).await {
-                    result?;
-                }
+                bed::all(table.check_and_mutate_rows(requests).await)?;
             }
             Place::Fjall { keyspace, .. } => {
                 for &cell in cells {
@@ -200,12 +189,7 @@ impl Cells {
     /// Counts a read whose value is not the last one written.
     fn check(&self, cell: usize, value: Option<&[u8]>) {
         let written = self.written[cell].load(Ordering::Relaxed);
-        let right = value.is_some_and(|value| {
-            value.len() == VALUE_BYTES
-                && value[..8] == (cell as u64).to_be_bytes()
-                && value[8..16] == written.to_be_bytes()
-        });
-        if !right {
+        if !value.is_some_and(|value| is_value(value, cell, written)) {
             self.wrong.fetch_add(1, Ordering::Relaxed);
         }
     }

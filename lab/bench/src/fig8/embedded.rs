@@ -20,7 +20,8 @@ use percolator::transaction::CommitPath;
 use percolator::{Client, Options, Percolator};
 
 use super::caller::CELLS_MAX;
-use super::cells::{NEWEST, Place, VERSIONS, pack_versions};
+use super::cells::{Place, VERSIONS, pack_versions};
+use crate::micro::bed::NEWEST;
 
 /// New cells of a keyspace in memory, before they are written out as a sorted run.
 const WRITE_BUFFER_BYTES: u64 = 64 << 20;

@@ -5,9 +5,9 @@ use percolator_cli::output::grouped;
 use serde_json::json;
 
 use super::bed::FEWER_CELLS_MAX;
-use super::cells::{KEY_BYTES, VALUE_BYTES};
 use super::embedded::CACHE_BYTES;
 use super::{Check, Fig8, Outcome};
+use crate::micro::bed::{KEY_BYTES, VALUE_BYTES};
 use crate::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
 use crate::report::{Of, Report, Row, arm, figures, own, rate};
 use crate::turns::Turn;

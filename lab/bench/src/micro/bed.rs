@@ -1,4 +1,5 @@
-//! Provides what the arms share: stores, keys, and values that can be checked.
+//! Provides what the arms share, here and in `fig8`: stores, keys, and values that can be
+//! checked.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,19 +9,19 @@ use bigtable_fjall::FjallStore;
 use percolator::{Bytes, Column, Durability, OpenOptions, Percolator, RowKey};
 
 /// Length of a key, in bytes.
-pub(super) const KEY_BYTES: usize = 24;
+pub(crate) const KEY_BYTES: usize = 24;
 /// Length of a value, in bytes.
-pub(super) const VALUE_BYTES: usize = 100;
+pub(crate) const VALUE_BYTES: usize = 100;
 /// Mutations of one request, and cells of one transaction, in bulk writes.
-pub(super) const AT_ONCE: usize = 1000;
+pub(crate) const AT_ONCE: usize = 1000;
 /// The column of cells with transactions.
-pub(super) const COLUMN: Column = Column::literal("v");
+pub(crate) const COLUMN: Column = Column::literal("v");
 /// The family and the qualifier of raw cells.
-pub(super) const NEWEST: Family = Family::from_static("newest");
-pub(super) const QUALIFIER: &[u8] = b"v";
+pub(crate) const NEWEST: Family = Family::from_static("newest");
+pub(crate) const QUALIFIER: &[u8] = b"v";
 
 /// The key of a row.
-pub(super) fn key(row: usize) -> RowKey {
+pub(crate) fn key(row: usize) -> RowKey {
     RowKey::from(format!("{row:0KEY_BYTES$}"))
 }
 
@@ -33,7 +34,7 @@ pub(super) fn value(cell: usize, written: u64) -> Bytes {
 }
 
 /// True if a value belongs to this cell and this write.
-pub(super) fn is_value(value: &[u8], cell: usize, written: u64) -> bool {
+pub(crate) fn is_value(value: &[u8], cell: usize, written: u64) -> bool {
     value.len() == VALUE_BYTES
         && value[..8] == (cell as u64).to_be_bytes()
         && value[8..16] == written.to_be_bytes()
@@ -82,7 +83,7 @@ pub(super) fn set(row: &RowKey, version: u64, value: Bytes) -> bigtable::Conditi
 }
 
 /// Returns the first error, if any.
-pub(super) fn all<T>(results: Vec<bigtable::Result<T>>) -> anyhow::Result<()> {
+pub(crate) fn all<T>(results: Vec<bigtable::Result<T>>) -> anyhow::Result<()> {
     for result in results {
         result?;
     }

@@ -18,8 +18,7 @@
 //!                         notifications, and with writes of the observed cell
 //!   commission_...        each trade adds to its broker's one row; or an observer does, from rows
 //!                         of the callers' own (paper section 3.3)
-//!   scanners_...          sixteen scanners with a slow observer: jumping away from each other, or
-//!                         not
+//!   scanners_jump         sixteen scanners with a slow observer jump away from each other
 //! ```
 //!
 //! Each experiment has a store or a table of its own, so that no arm finds leftovers of
@@ -64,11 +63,11 @@ enum Work {
     Transactions,
     Notifications,
     Derived(derived::Way),
-    Scanners { jump: bool },
+    Scanners,
 }
 
 /// All arms in the order of the report, each with its operation.
-const ARMS: [(&str, Work, &str); 17] = [
+const ARMS: [(&str, Work, &str); 16] = [
     (
         "hand_off",
         Work::HandOff(hand_off::Where::Anywhere),
@@ -112,8 +111,7 @@ const ARMS: [(&str, Work, &str); 17] = [
         Work::Derived(derived::Way::Observed),
         "a trade that notifies its broker's row",
     ),
-    ("scanners_jump", Work::Scanners { jump: true }, "a dirty row is found and handled"),
-    ("scanners_go_on", Work::Scanners { jump: false }, "the same without the random jump"),
+    ("scanners_jump", Work::Scanners, "a dirty row is found and handled"),
 ];
 
 const STARTS: [Row; 8] = [
@@ -135,7 +133,7 @@ const SCANNED: [(&str, Of, Of); 3] = [
     ("start_scanned_1000", |turn| Some(turn.p50 / 1e9), |turn| Some(turn.p99 / 1e9)),
 ];
 
-const REST: [Row; 11] = [
+const REST: [Row; 9] = [
     rate("notifications", "transactions").at_least(0.5),
     own("notifications", ": starts in vain", |turn| turn.own("in vain")).at_most(0.02),
     own("hot_weak", ": committed of attempted", |turn| Some(1.0 - turn.own("conflicts")?))
@@ -147,9 +145,7 @@ const REST: [Row; 11] = [
     own("commission_conflicting", ": conflicts of attempts", |turn| turn.own("conflicts")),
     own("commission_observed", ": conflicts of attempts", |turn| turn.own("conflicts"))
         .at_most(0.01),
-    rate("scanners_jump", "scanners_go_on"),
     own("scanners_jump", ": spread", |turn| turn.own("spread")),
-    own("scanners_go_on", ": spread", |turn| turn.own("spread")),
 ];
 
 /// The percentiles of the plot.
@@ -197,7 +193,7 @@ impl Benches {
             Work::Transactions => self.throughput.transactions(length).await,
             Work::Notifications => self.throughput.notifications(length).await,
             Work::Derived(way) => self.derived.block(way, length).await,
-            Work::Scanners { jump } => self.scanners.block(jump, length).await,
+            Work::Scanners => self.scanners.block(length).await,
         }
     }
 

@@ -1,17 +1,14 @@
 //! Measures transactions over a network against the requests that they consist of.
 //!
 //! ```text
-//!   bare_commit    prewrite and commit of a transaction on one cell, as two requests made
-//!                  beforehand
-//!   tx             begin, set, commit: the client makes the same requests
-//!   tx_read_first  the same as without conditional mutations (paper section 2.5): a request of its
-//!                  own reads each row, for locks and writes in the way, before the one that locks
-//!                  it
-//!   tx_ten         begin, ten sets in ten rows, commit, with batches of conditional mutations
-//!   tx_ten_each    the same as on a server without batches: each row's mutation is a request of
-//!                  its own
-//!   bare_read      one ReadRows, made beforehand
-//!   get            snapshot, get: the client makes the same request
+//!   bare_commit  prewrite and commit of a transaction on one cell, as two requests made
+//!                beforehand
+//!   tx           begin, set, commit: the client makes the same requests
+//!   tx_ten       begin, ten sets in ten rows, commit, with batches of conditional mutations
+//!   tx_ten_each  the same as on a server without batches: each row's mutation is a request of
+//!                its own
+//!   bare_read    one ReadRows, made beforehand
+//!   get          snapshot, get: the client makes the same request
 //! ```
 //!
 //! The table server is a process of its own; the oracle is in this one. Each arm runs with one
@@ -46,7 +43,6 @@ use caller::{Caller, Work};
 const TEN: usize = 10;
 
 const TX: Work = Work::Commit { cells: 1, form: Form::Usual };
-const TX_READ_FIRST: Work = Work::Commit { cells: 1, form: Form::ReadFirst };
 const TX_TEN: Work = Work::Commit { cells: TEN, form: Form::Usual };
 const TX_TEN_EACH: Work = Work::Commit { cells: TEN, form: Form::EachAlone };
 
@@ -54,31 +50,26 @@ const MANY: &str = "the same, many callers";
 
 /// All arms in the order of the report: name, repeated work, and one operation of it. Arms with
 /// [`MANY`] have as many callers as the settings say, instead of one.
-const ARMS: [(&str, Work, &str); 14] = [
+const ARMS: [(&str, Work, &str); 12] = [
     ("bare_commit", Work::BareCommit, "CheckAndMutateRow twice: prewrite and commit of a cell"),
     ("tx", TX, "begin, set, commit"),
-    ("tx_read_first", TX_READ_FIRST, "the same, each row read before it is locked"),
     ("tx_ten", TX_TEN, "begin, ten sets in ten rows, commit"),
     ("tx_ten_each", TX_TEN_EACH, "the same, without batches"),
     ("bare_read", Work::BareRead, "one ReadRows: locks and newest write of a cell"),
     ("get", Work::Get, "snapshot, get"),
     ("bare_commit_many", Work::BareCommit, MANY),
     ("tx_many", TX, MANY),
-    ("tx_read_first_many", TX_READ_FIRST, MANY),
     ("tx_ten_many", TX_TEN, MANY),
     ("tx_ten_each_many", TX_TEN_EACH, MANY),
     ("bare_read_many", Work::BareRead, MANY),
     ("get_many", Work::Get, MANY),
 ];
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 8] = [
     rate("tx", "bare_commit").at_least(0.8),
     rate("tx_many", "bare_commit_many").at_least(0.8),
     rate("get", "bare_read").at_least(0.9),
     rate("get_many", "bare_read_many").at_least(0.9),
-    // The gain from conditional mutations.
-    rate("tx", "tx_read_first"),
-    rate("tx_many", "tx_read_first_many"),
     p50("tx_ten", "tx").at_most(2.0),
     p99("tx_ten", "tx"),
     rate("tx_ten", "tx_ten_each"),
@@ -188,7 +179,6 @@ fn plot(turns: Turns, arms: &[Measured], many: usize) -> String {
         series: vec![
             series("the requests alone", Role::Peer(0), alone),
             series("Percolator", Role::Ours(0), ["get", "tx"]),
-            series("without conditional mutations", Role::Ours(1), ["", "tx_read_first"]),
         ],
         references: Vec::new(),
     }

@@ -10,20 +10,83 @@ use percolator_core::{Holder, Incarnation, Stamp};
 
 use super::{Wire, wire_enum, wire_struct};
 
-/// A request to the store; the first field names the table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StoreRequest {
-    Read(Bytes, RowRead),
-    ReadMany(Bytes, Vec<RowRead>),
-    Scan(Bytes, RowRange, Selection, PageLimit),
-    Mutate(Bytes, RowMutation),
-    Check(Bytes, ConditionalMutation),
-    CheckMany(Bytes, Vec<ConditionalMutation>),
-    Tablets(Bytes),
-    RaiseFloor(Timestamp),
-    /// Commits several rows in one step. The number identifies the `AtCommit` that the client
-    /// left with the store, because that one cannot be encoded.
-    CommitRows(u64, Timestamp, Vec<RowPart>),
+/// Declares requests and replies, and encodes them.
+macro_rules! messages {
+    ($($(#[$meta:meta])* $name:ident {
+        $($(#[$doc:meta])* $tag:literal => $variant:ident $(($($field:ident: $type:ty),*))?,)*
+    })*) => {$(
+        $(#[$meta])*
+        pub(crate) enum $name { $($(#[$doc])* $variant $(($($type),*))?,)* }
+
+        wire_enum!($name { $($tag => $variant $(($($field),*))?),* });
+    )*};
+}
+
+messages! {
+    /// A request to the store; the first field names the table.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    StoreRequest {
+        0 => Read(table: Bytes, read: RowRead),
+        1 => Scan(table: Bytes, range: RowRange, select: Selection, limit: PageLimit),
+        2 => Mutate(table: Bytes, request: RowMutation),
+        3 => Check(table: Bytes, request: ConditionalMutation),
+        4 => CheckMany(table: Bytes, requests: Vec<ConditionalMutation>),
+        5 => Tablets(table: Bytes),
+        6 => RaiseFloor(floor: Timestamp),
+        /// Commits several rows in one step. The number identifies the `AtCommit` that the client
+        /// left with the store, because that one cannot be encoded.
+        7 => CommitRows(number: u64, above: Timestamp, rows: Vec<RowPart>),
+        8 => ReadMany(table: Bytes, reads: Vec<RowRead>),
+    }
+
+    /// A reply of the store: one variant for each kind of request, or an error.
+    #[derive(Debug, Clone)]
+    StoreReply {
+        0 => Row(row: Row),
+        1 => Page(page: Page),
+        2 => Done,
+        3 => Checked(matched: bool),
+        4 => CheckedMany(results: Vec<Result<bool, bigtable::Error>>),
+        5 => Tablets(ranges: Vec<RowRange>),
+        6 => Failed(error: bigtable::Error),
+        7 => Committed(commit_ts: Timestamp),
+        8 => Rejected(row: u64),
+        9 => NoTimestamp,
+        10 => Rows(rows: Vec<Result<Row, bigtable::Error>>),
+    }
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    OracleRequest {
+        0 => Timestamp,
+        1 => Peek,
+        2 => SchemaVersion,
+        3 => RaiseSchemaVersion(version: u64),
+    }
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    OracleReply {
+        0 => Stamp(stamp: Stamp),
+        1 => Latest(timestamp: Timestamp),
+        2 => SchemaVersion(version: u64),
+        3 => Done,
+        4 => Failed(why: String),
+    }
+
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    LockRequest {
+        0 => Register(owner: Incarnation),
+        1 => Unregister(owner: Incarnation),
+        2 => IsAlive(owner: Incarnation),
+        3 => TryLock(name: Bytes, holder: Holder, lifetime: Duration),
+        4 => Unlock(name: Bytes, holder: Holder),
+        5 => Renew(name: Bytes, holder: Holder, lifetime: Duration),
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    LockReply {
+        0 => Done,
+        1 => Answer(yes: bool),
+    }
 }
 
 /// A read of one row.
@@ -38,55 +101,6 @@ pub(crate) struct RowRead {
 pub(crate) struct RowPart {
     pub(crate) table: Bytes,
     pub(crate) request: ConditionalMutation,
-}
-
-/// A reply of the store: one variant for each kind of request, or an error.
-#[derive(Debug, Clone)]
-pub(crate) enum StoreReply {
-    Row(Row),
-    Rows(Vec<Result<Row, bigtable::Error>>),
-    Page(Page),
-    Done,
-    Checked(bool),
-    CheckedMany(Vec<Result<bool, bigtable::Error>>),
-    Tablets(Vec<RowRange>),
-    Failed(bigtable::Error),
-    Committed(Timestamp),
-    Rejected(u64),
-    NoTimestamp,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum OracleRequest {
-    Timestamp,
-    Peek,
-    SchemaVersion,
-    RaiseSchemaVersion(u64),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum OracleReply {
-    Stamp(Stamp),
-    Latest(Timestamp),
-    SchemaVersion(u64),
-    Done,
-    Failed(String),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LockRequest {
-    Register(Incarnation),
-    Unregister(Incarnation),
-    IsAlive(Incarnation),
-    TryLock(Bytes, Holder, Duration),
-    Renew(Bytes, Holder, Duration),
-    Unlock(Bytes, Holder),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LockReply {
-    Done,
-    Answer(bool),
 }
 
 impl Wire for Incarnation {
@@ -113,58 +127,6 @@ wire_struct!(Holder { owner, work });
 wire_struct!(Stamp { timestamp, schema_version });
 wire_struct!(RowRead { row, select });
 wire_struct!(RowPart { table, request });
-
-wire_enum!(StoreRequest {
-    0 => Read(table, read),
-    1 => Scan(table, range, select, limit),
-    2 => Mutate(table, request),
-    3 => Check(table, request),
-    4 => CheckMany(table, requests),
-    5 => Tablets(table),
-    6 => RaiseFloor(floor),
-    7 => CommitRows(number, above, rows),
-    8 => ReadMany(table, reads),
-});
-
-wire_enum!(StoreReply {
-    0 => Row(row),
-    1 => Page(page),
-    2 => Done,
-    3 => Checked(matched),
-    4 => CheckedMany(results),
-    5 => Tablets(ranges),
-    6 => Failed(error),
-    7 => Committed(commit_ts),
-    8 => Rejected(row),
-    9 => NoTimestamp,
-    10 => Rows(rows),
-});
-
-wire_enum!(OracleRequest {
-    0 => Timestamp,
-    1 => Peek,
-    2 => SchemaVersion,
-    3 => RaiseSchemaVersion(version),
-});
-
-wire_enum!(OracleReply {
-    0 => Stamp(stamp),
-    1 => Latest(timestamp),
-    2 => SchemaVersion(version),
-    3 => Done,
-    4 => Failed(why),
-});
-
-wire_enum!(LockRequest {
-    0 => Register(owner),
-    1 => Unregister(owner),
-    2 => IsAlive(owner),
-    3 => TryLock(name, holder, lifetime),
-    4 => Unlock(name, holder),
-    5 => Renew(name, holder, lifetime),
-});
-
-wire_enum!(LockReply { 0 => Done, 1 => Answer(yes) });
 
 #[cfg(test)]
 mod tests {

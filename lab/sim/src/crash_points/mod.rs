@@ -14,7 +14,7 @@
 mod case;
 pub(crate) mod recover;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wire;
 
 use std::io::{self, Write};

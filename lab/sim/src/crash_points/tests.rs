@@ -1,6 +1,6 @@
 //! Tests all crash points, and that a broken protocol is found.
 
-use bigtable::{ConditionalMutation, Mutation};
+use bigtable::{ConditionalMutation, Family, Mutation};
 
 use super::*;
 use crate::check::raw::{LOCK, NOTIFY, ROLLBACK, WRITE};
@@ -29,8 +29,24 @@ fn shows(tamper: Tamper, property: &str) {
     assert!(inconsistent > 0 && text.contains(property), "{property}: {inconsistent}");
 }
 
-fn sets(mutations: &[Mutation], of: &bigtable::Family) -> bool {
+pub(crate) fn sets(mutations: &[Mutation], of: &Family) -> bool {
     mutations.iter().any(|m| matches!(m, Mutation::Set { family, .. } if family == of))
+}
+
+/// Takes all writes to the family out of the request.
+pub(crate) fn without(mut request: ConditionalMutation, family: &Family) -> ConditionalMutation {
+    let keep = |m: &Mutation| !matches!(m, Mutation::Set { family: of, .. } if of == family);
+    request.then.retain(keep);
+    request.otherwise.retain(keep);
+    request
+}
+
+/// Makes a commit write its record whether the lock is there or not (H12).
+pub(crate) fn blind_commit(mut request: ConditionalMutation) -> ConditionalMutation {
+    if sets(&request.then, &WRITE) {
+        request.otherwise = request.then.clone();
+    }
+    request
 }
 
 /// A late prewrite gets past the tomb (H01, H05).
@@ -46,26 +62,12 @@ fn a_prewrite_that_ignores_tombs_shows() {
 /// A rollback leaves no tomb (H02).
 #[test]
 fn rolling_back_without_a_tomb_shows() {
-    fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
-        let is_tomb =
-            |m: &Mutation| matches!(m, Mutation::Set { family, .. } if *family == ROLLBACK);
-        request.then.retain(|m| !is_tomb(m));
-        request.otherwise.retain(|m| !is_tomb(m));
-        request
-    }
-    shows(tamper, "whole transactions");
+    shows(|request| without(request, &ROLLBACK), "whole transactions");
 }
 
-/// A commit writes its record whether the lock is there or not (H12).
 #[test]
 fn a_blind_commit_shows() {
-    fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
-        if sets(&request.then, &WRITE) {
-            request.otherwise = request.then.clone();
-        }
-        request
-    }
-    shows(tamper, "tomb or record");
+    shows(blind_commit, "tomb or record");
 }
 
 /// A prewrite that ignores locks replaces the lock of another transaction (H23).
@@ -83,11 +85,5 @@ fn a_prewrite_that_ignores_locks_shows() {
 /// A commit leaves no notification (H48, H49).
 #[test]
 fn a_commit_without_notification_shows() {
-    fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
-        let is_notify =
-            |m: &Mutation| matches!(m, Mutation::Set { family, .. } if *family == NOTIFY);
-        request.then.retain(|m| !is_notify(m));
-        request
-    }
-    shows(tamper, "observed");
+    shows(|request| without(request, &NOTIFY), "observed");
 }

@@ -1,9 +1,10 @@
 //! Tests the models, and that a broken protocol is found.
 
-use bigtable::{ConditionalMutation, Family, Mutation};
+use bigtable::ConditionalMutation;
 
 use super::*;
 use crate::check::raw::{LOCK, NOTIFY, ROLLBACK, WRITE};
+use crate::crash_points::tests::{blind_commit, sets, without};
 
 /// The subcommand and optimised tests explore every state. An unoptimised test would take minutes.
 const STATES: usize = if cfg!(debug_assertions) { 1_000 } else { STATES_MAX };
@@ -65,33 +66,15 @@ fn shows(model: Model, tamper: world::Tamper, property: &str) {
     assert!(found.contains(&property), "{found:?} after {} states", explored.states);
 }
 
-fn sets(mutations: &[Mutation], of: &Family) -> bool {
-    mutations.iter().any(|m| matches!(m, Mutation::Set { family, .. } if family == of))
-}
-
-fn without(mut request: ConditionalMutation, family: &Family) -> ConditionalMutation {
-    let keep = |m: &Mutation| !matches!(m, Mutation::Set { family: of, .. } if of == family);
-    request.then.retain(keep);
-    request.otherwise.retain(keep);
-    request
-}
-
 /// A rollback leaves no tomb (H02).
 #[test]
 fn rolling_back_without_a_tomb_shows() {
     shows(dying_writer(), |request| without(request, &ROLLBACK), "whole transactions");
 }
 
-/// A commit writes its record whether the lock is there or not (H12).
 #[test]
 fn a_blind_commit_shows() {
-    fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
-        if sets(&request.then, &WRITE) {
-            request.otherwise = request.then.clone();
-        }
-        request
-    }
-    shows(dying_writer(), tamper, "tomb or record");
+    shows(dying_writer(), blind_commit, "tomb or record");
 }
 
 /// A prewrite does not look for newer writes (Figure 6, line 32).

@@ -153,7 +153,6 @@ impl Plan {
                 _ => Secondaries::Background,
             },
             read_ahead: rng.below(2) == 0,
-            prewrite_in_one_request: rng.below(2) == 0,
             short_value_bytes_max: *rng.pick(&[0, 255]).unwrap_or(&255),
             attempts_max: 12,
             ..Options::default()

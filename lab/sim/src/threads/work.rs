@@ -39,12 +39,12 @@ pub(super) struct Session {
 }
 
 /// The record of one transaction while it runs.
-struct Log<'a> {
-    events: &'a Events,
+struct Log {
+    events: Arc<Events>,
     txn: Txn,
 }
 
-impl Drop for Log<'_> {
+impl Drop for Log {
     fn drop(&mut self) {
         let fresh = Txn { ops: Vec::new(), ..self.txn };
         let txn = std::mem::replace(&mut self.txn, fresh);
@@ -52,8 +52,8 @@ impl Drop for Log<'_> {
     }
 }
 
-impl<'a> Log<'a> {
-    fn new(events: &'a Events, tx: &Transaction, begin_call: Duration) -> Self {
+impl Log {
+    fn new(events: Arc<Events>, tx: &Transaction, begin_call: Duration) -> Self {
         let (start_ts, begin_return) = (tx.start_ts(), events.tick());
         let (commit_return, ops, outcome) = (None, Vec::new(), Outcome::Aborted);
         let txn = Txn { start_ts, begin_call, begin_return, commit_return, ops, outcome };
@@ -61,7 +61,7 @@ impl<'a> Log<'a> {
     }
 
     fn read(&mut self, cell: Cell, value: Option<Bytes>) -> Option<Bytes> {
-        let writer = writer(self.events, value.as_ref());
+        let writer = writer(&self.events, value.as_ref());
         self.txn.ops.push(Op::Read { cell, writer });
         value.map(|value| value.slice(8.min(value.len())..))
     }
@@ -145,11 +145,15 @@ impl Session {
         }
     }
 
-    async fn mixed(&mut self) -> Result<()> {
+    async fn begin(&self) -> Result<(Transaction, Log)> {
         let call = self.events.tick();
-        let mut tx = self.client.begin().await?;
-        let events = self.events.clone();
-        let mut log = Log::new(&events, &tx, call);
+        let tx = self.client.begin().await?;
+        let log = Log::new(self.events.clone(), &tx, call);
+        Ok((tx, log))
+    }
+
+    async fn mixed(&mut self) -> Result<()> {
+        let (mut tx, mut log) = self.begin().await?;
         for _ in 0..self.rng.between(1, 6) {
             let at = self.any_cell();
             match self.rng.below(10) {
@@ -172,7 +176,7 @@ impl Session {
     async fn scan(
         &self,
         tx: &Transaction,
-        log: &mut Log<'_>,
+        log: &mut Log,
         (from, to): (Cell, u16),
         limit: usize,
     ) -> Result<()> {
@@ -192,10 +196,7 @@ impl Session {
 
     /// Writes cells of several tables without reading them.
     async fn blind(&mut self) -> Result<()> {
-        let call = self.events.tick();
-        let mut tx = self.client.begin().await?;
-        let events = self.events.clone();
-        let mut log = Log::new(&events, &tx, call);
+        let (mut tx, mut log) = self.begin().await?;
         for _ in 0..self.rng.between(1, 4) {
             let (at, body) = (self.any_cell(), self.body());
             log.set(&mut tx, self.table(at), at, &body)?;
@@ -205,10 +206,7 @@ impl Session {
 
     /// Writes observed cells.
     async fn source(&mut self) -> Result<()> {
-        let call = self.events.tick();
-        let mut tx = self.client.begin().await?;
-        let events = self.events.clone();
-        let mut log = Log::new(&events, &tx, call);
+        let (mut tx, mut log) = self.begin().await?;
         for _ in 0..self.rng.between(1, 3) {
             let at = Cell { table: OBSERVED, row: self.rng.below(8) as u16, column: 0 };
             let body = self.body();
@@ -223,10 +221,7 @@ impl Session {
     /// Adds one to a counter.
     async fn count(&mut self) -> Result<()> {
         let at = Cell { table: 0, row: self.rng.below(2) as u16, column: 5 };
-        let call = self.events.tick();
-        let mut tx = self.client.begin().await?;
-        let events = self.events.clone();
-        let mut log = Log::new(&events, &tx, call);
+        let (mut tx, mut log) = self.begin().await?;
         let old = log.get(&tx, self.table(at), at).await?;
         let old = old.and_then(|body| Some(u64::from_be_bytes(body.first_chunk().copied()?)));
         log.set(&mut tx, self.table(at), at, &(old.unwrap_or(0) + 1).to_be_bytes())?;
@@ -250,10 +245,7 @@ impl Session {
 
     /// Reads the same cells again and again, by single reads, by reads of many cells, and by scans.
     async fn reader(&mut self) -> Result<()> {
-        let call = self.events.tick();
-        let tx = self.client.begin().await?;
-        let events = self.events.clone();
-        let mut log = Log::new(&events, &tx, call);
+        let (tx, mut log) = self.begin().await?;
         let cells: Vec<Cell> = (0..4).map(|_| self.any_cell()).collect();
         for _ in 0..self.rng.between(2, 30) {
             for at in &cells {
@@ -274,7 +266,7 @@ impl Session {
 }
 
 /// Commits, and records the outcome.
-async fn commit(tx: Transaction, mut log: Log<'_>) -> Result<()> {
+async fn commit(tx: Transaction, mut log: Log) -> Result<()> {
     let wrote = tx.cells_written() > 0;
     let result = tx.commit().await;
     log.txn.commit_return = Some(log.events.tick());
@@ -299,7 +291,7 @@ impl Observer for Copying {
             return Err(Error::application(format!("a change of nothing: {change:?}")));
         };
         // The time of `begin` is unknown here, so the run's order in real time is not checked.
-        let mut log = Log::new(&self.events, tx, Duration::ZERO);
+        let mut log = Log::new(self.events.clone(), tx, Duration::ZERO);
         log.txn.outcome = Outcome::Unknown;
         log.writes(Cell { column: ACK + self.number, ..from }, false);
         let run = Run { observer: self.number, cell: from, start_ts: tx.start_ts() };

@@ -18,8 +18,6 @@ mod faults;
 mod gc;
 #[path = "../../../../crates/percolator-core/tests/suite/gc_observed.rs"]
 mod gc_observed;
-#[path = "../../../../crates/percolator-core/tests/suite/looks.rs"]
-mod looks;
 #[path = "../../../../crates/percolator-core/tests/suite/notifications.rs"]
 mod notifications;
 #[path = "../../../../crates/percolator-core/tests/suite/observers.rs"]

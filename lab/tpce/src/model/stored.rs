@@ -129,12 +129,20 @@ pub(crate) mod keys {
 }
 
 macro_rules! stored {
-    ($($name:ident |$it:ident| $key:expr $(, index $row:expr => $value:expr)*;)*) => {$(
+    ($($name:ident |$it:ident| $key:expr
+        $(, cells [$($column:ident => $cell:expr),+])?
+        $(, index $row:expr => $value:expr)*
+    ;)*) => {$(
         impl Stored for $name {
             fn key(&self) -> RowKey {
                 let $it = self;
                 $key
             }
+
+            $(fn own_cells(&self) -> Vec<(Column, Bytes)> {
+                let $it = self;
+                vec![$(($column, encode(&$cell)),)+]
+            })?
 
             fn index_rows(&self) -> Vec<(RowKey, Bytes)> {
                 #[allow(unused_variables, reason = "most records are in no index")]
@@ -168,6 +176,18 @@ stored! {
     DailyMarket |it| keys::daily_market(it.symb, it.day);
     CustomerTaxrate |it| keys::customer_taxrate(it.c, it.tx);
     AccountPermission |it| keys::permission(it.ca, &it.tax_id);
+    Customer |it| keys::customer(it.c), cells [D => it, TIER => it.tier],
+        index Key::of(index::CUSTOMER_BY_TAX_ID).text(&it.tax_id).row() => it.c;
+    CustomerAccount |it| keys::account(it.ca), cells [D => it, BAL => it.bal],
+        index Key::of(index::ACCOUNT_BY_CUSTOMER).long(it.c).long(it.ca).row() => ();
+    Broker |it| keys::broker(it.b), cells [D => it, NAME => it.name],
+        index Key::of(index::BROKER_BY_NAME).text(&it.name).row() => it.b;
+    LastTrade |it| keys::last_trade(it.symb), cells [
+        PRICE => Price { price: it.price, dts: it.dts, open_price: it.open_price },
+        VOL => it.vol
+    ];
+    Holding |it| keys::lot(it.ca, it.symb, it.dts, it.t), cells [QTY => it.qty, PRICE => it.price];
+    HoldingSummary |it| keys::position(it.ca, it.symb), cells [QTY => it.qty];
     HoldingHistory |it| keys::holding_history(it.t, it.h),
         index Key::of(index::HISTORY_BY_LOT).long(it.h).long(it.t).row() => ();
     WatchList |it| keys::watch_list(it.c);
@@ -191,80 +211,6 @@ fn request_by_security(it: &TradeRequest) -> RowKey {
     // Prices are not negative.
     let bid = u64::try_from(it.bid).unwrap_or_default();
     Key::of(index::REQUEST_BY_SECURITY).short(it.symb).byte(it.tt).long(bid).long(it.t).row()
-}
-
-impl Stored for Customer {
-    fn key(&self) -> RowKey {
-        keys::customer(self.c)
-    }
-
-    fn own_cells(&self) -> Vec<(Column, Bytes)> {
-        vec![(D, encode(self)), (TIER, encode(&self.tier))]
-    }
-
-    fn index_rows(&self) -> Vec<(RowKey, Bytes)> {
-        vec![(Key::of(index::CUSTOMER_BY_TAX_ID).text(&self.tax_id).row(), encode(&self.c))]
-    }
-}
-
-impl Stored for CustomerAccount {
-    fn key(&self) -> RowKey {
-        keys::account(self.ca)
-    }
-
-    fn own_cells(&self) -> Vec<(Column, Bytes)> {
-        vec![(D, encode(self)), (BAL, encode(&self.bal))]
-    }
-
-    fn index_rows(&self) -> Vec<(RowKey, Bytes)> {
-        let row = Key::of(index::ACCOUNT_BY_CUSTOMER).long(self.c).long(self.ca).row();
-        vec![(row, encode(&()))]
-    }
-}
-
-impl Stored for Broker {
-    fn key(&self) -> RowKey {
-        keys::broker(self.b)
-    }
-
-    fn own_cells(&self) -> Vec<(Column, Bytes)> {
-        vec![(D, encode(self)), (NAME, encode(&self.name))]
-    }
-
-    fn index_rows(&self) -> Vec<(RowKey, Bytes)> {
-        vec![(Key::of(index::BROKER_BY_NAME).text(&self.name).row(), encode(&self.b))]
-    }
-}
-
-impl Stored for LastTrade {
-    fn key(&self) -> RowKey {
-        keys::last_trade(self.symb)
-    }
-
-    fn own_cells(&self) -> Vec<(Column, Bytes)> {
-        let LastTrade { price, dts, open_price, .. } = *self;
-        vec![(PRICE, encode(&Price { price, dts, open_price })), (VOL, encode(&self.vol))]
-    }
-}
-
-impl Stored for Holding {
-    fn key(&self) -> RowKey {
-        keys::lot(self.ca, self.symb, self.dts, self.t)
-    }
-
-    fn own_cells(&self) -> Vec<(Column, Bytes)> {
-        vec![(QTY, encode(&self.qty)), (PRICE, encode(&self.price))]
-    }
-}
-
-impl Stored for HoldingSummary {
-    fn key(&self) -> RowKey {
-        keys::position(self.ca, self.symb)
-    }
-
-    fn own_cells(&self) -> Vec<(Column, Bytes)> {
-        vec![(QTY, encode(&self.qty))]
-    }
 }
 
 impl TradeState {

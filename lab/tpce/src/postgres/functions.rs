@@ -8,8 +8,8 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::TransactionType;
 use crate::request::{
-    Accepted, Answer, Execution, Feed, Lookup, Maintained, Maintenance, Ordered, Position, Request,
-    TradeOrder, Watch, Watched, Who,
+    Accepted, Answer, Execution, Feed, Lookup, Maintenance, Ordered, Position, Request, TradeOrder,
+    Watch, Watched, Who,
 };
 use crate::scale::DAY_MS;
 
@@ -229,7 +229,7 @@ impl Functions {
         let (c, ca) = (change.c as i64, change.ca as i64);
         let (co, symb, day) = (change.co as i32, change.symb as i32, change.day as i32);
         let (tx, ni, ex) = (change.tx as i32, change.ni as i32, i16::from(change.ex));
-        let table = table(change.table);
+        let table = change.table.name();
         let parameters: [&(dyn ToSql + Sync); 9] =
             [&table, &c, &ca, &co, &symb, &day, &tx, &ni, &ex];
         self.call(db, TransactionType::DataMaintenance, &parameters).await?;
@@ -256,24 +256,6 @@ impl Functions {
             Lookup::FirstOf { ca } => (4, None, Some(number(*ca)), None, None),
         };
         self.call(db, kind, &[&frame, &listed, &ca, &symb, &until]).await
-    }
-}
-
-/// The name of a table in SQL.
-fn table(table: Maintained) -> &'static str {
-    match table {
-        Maintained::AccountPermission => "account_permission",
-        Maintained::Address => "address",
-        Maintained::Company => "company",
-        Maintained::Customer => "customer",
-        Maintained::CustomerTaxrate => "customer_taxrate",
-        Maintained::DailyMarket => "daily_market",
-        Maintained::Exchange => "exchange",
-        Maintained::Financial => "financial",
-        Maintained::NewsItem => "news_item",
-        Maintained::Security => "security",
-        Maintained::TaxRate => "taxrate",
-        Maintained::WatchItem => "watch_item",
     }
 }
 

@@ -1,9 +1,8 @@
-//! Measures whether sixteen scanners with a slow observer clump, as buses do (paper section
-//! 2.4).
+//! Measures how far sixteen scanners with a slow observer spread. Without care they clump, as
+//! buses do (paper section 2.4).
 //!
 //! No hints arrive, and all rows are dirty. If a scanner finds another at a row, it jumps to a
-//! random place. Without jumps it goes on to the next row, where it soon finds the same scanner
-//! again.
+//! random place.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -87,7 +86,7 @@ impl Scanners {
     }
 
     /// Runs a turn. Its own number is the scanners' spread: 1 if they are spread evenly.
-    pub(super) async fn block(&mut self, jump: bool, length: Duration) -> anyhow::Result<Block> {
+    pub(super) async fn block(&mut self, length: Duration) -> anyhow::Result<Block> {
         let line = Arc::new(Mutex::new(Line::default()));
         let observer = || Registration::strong("slow", TABLE, &COLUMN, Slow(line.clone()));
         let options = WorkerOptions {
@@ -95,7 +94,6 @@ impl Scanners {
             // Every scanner begins its next scan as soon as the last has ended.
             scan_period: Duration::from_micros(100),
             idle_max: Duration::from_millis(1),
-            jump,
             ..WorkerOptions::default()
         };
         // Registers the observer in the schema before the rows are written.

@@ -26,9 +26,8 @@ pub(super) struct Bed {
     pub(super) db: Percolator,
     /// The tables, in the order of [`Part`].
     pub(super) tables: [Table; 2],
-    /// The clients with unusual settings, each with its handle of the transactions' table.
+    /// The client without batches, with its handle of the transactions' table.
     each_alone: (Client, Table),
-    read_first: (Client, Table),
     pub(super) bare: BareTable,
     pub(super) template: Template,
     pub(super) keys: Vec<RowKey>,
@@ -51,8 +50,6 @@ pub(super) enum Form {
     Usual,
     /// Each row's mutation is a request of its own.
     EachAlone,
-    /// Each row is read by a request of its own before it is locked.
-    ReadFirst,
 }
 
 impl Bed {
@@ -66,37 +63,28 @@ impl Bed {
         let options = ClientOptions { batches: false, ..ClientOptions::default() };
         let store = Arc::new(GrpcStore::open(&address, options).await?);
         let services = Services { store, ..db.services().clone() };
-        let each_alone = open(services, Options::over_network()).await?;
-        let options = Options { prewrite_in_one_request: false, ..Options::over_network() };
-        let read_first = open(db.services().clone(), options).await?;
+        let alone = Client::open(services, Options::over_network()).await?;
+        let table = alone.table("cells").await?;
+        let each_alone = (alone, table);
         let template = Template::open(db.services()).await?;
         let keys = (0..cells).map(key).collect();
-        Ok(Bed { server, db, tables, each_alone, read_first, bare, template, keys })
+        Ok(Bed { server, db, tables, each_alone, bare, template, keys })
     }
 
     /// Number of transactions that the clients have committed.
     pub(super) fn committed(&self) -> u64 {
-        let clients = [&*self.db, &self.each_alone.0, &self.read_first.0];
-        clients.into_iter().map(|client| client.stats().committed).sum()
+        self.db.stats().committed + self.each_alone.0.stats().committed
     }
 
     /// The client with this form of commit, and its table.
     pub(super) fn client(&self, part: Part, form: Form) -> (&Client, &Table) {
-        let (client, table) = match form {
-            Form::Usual => return (&self.db, self.table(part)),
-            Form::EachAlone => &self.each_alone,
-            Form::ReadFirst => &self.read_first,
-        };
-        (client, table)
+        match form {
+            Form::Usual => (&self.db, self.table(part)),
+            Form::EachAlone => (&self.each_alone.0, &self.each_alone.1),
+        }
     }
 
     pub(super) fn table(&self, part: Part) -> &Table {
         &self.tables[part as usize]
     }
-}
-
-async fn open(services: Services, options: Options) -> anyhow::Result<(Client, Table)> {
-    let client = Client::open(services, options).await?;
-    let table = client.table("cells").await?;
-    Ok((client, table))
 }
