@@ -106,7 +106,8 @@ impl FjallStore {
                 Err(Stop::Failed(error)) => return Err(error),
             }
         }
-        let why = format!("files of the store went away {TRIES_MAX} times while they were copied");
+        let why =
+            format!("files of the store were removed {TRIES_MAX} times while they were copied");
         Err(Error::Unavailable { why })
     }
 }
@@ -127,6 +128,6 @@ fn no_backup(dir: &Path) -> Error {
     fault::files(
         dir,
         "the directory holds no whole backup: there is no file BACKUP",
-        "name the directory of one; a backup that was interrupted has to be made again",
+        "name the directory of a whole backup; an interrupted backup must be made again",
     )
 }
