@@ -63,8 +63,8 @@ impl Way {
             None if plaintext => endpoint(&format!("http://{authority}"))?,
             None => {
                 return Err(Error::invalid(format!(
-                    "plain text to {authority}, which is not on this machine: give certificates, \
-                     or allow it in a network you trust"
+                    "the client would send plain text to {authority}, which is not on this \
+                     machine: give certificates, or allow plain text in a network you trust"
                 )));
             }
         };
@@ -99,7 +99,7 @@ fn endpoint(url: &str) -> Result<Endpoint> {
 fn encrypted(url: &str, config: ClientTlsConfig) -> Result<Endpoint> {
     endpoint(url)?.tls_config(config).map_err(|error| {
         let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
-        Error::invalid(format!("{url}: the certificates are of no use: {why}"))
+        Error::invalid(format!("{url}: the certificates cannot be used: {why}"))
     })
 }
 
