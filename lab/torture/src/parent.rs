@@ -266,7 +266,7 @@ impl Torture {
 fn prepare(place: &Place) -> anyhow::Result<()> {
     let dir = place.dir();
     let refuse = |what: String| {
-        let help = "name an empty directory with --data, or leave --data away for a temporary one";
+        let help = "name an empty directory with --data, or omit --data to use a temporary one";
         Failure::usage(format!("{}: {what}", dir.display()), help)
     };
     std::fs::create_dir_all(dir).map_err(|error| refuse(error.to_string()))?;

@@ -239,7 +239,7 @@ fn features() -> Result<MetadataValue<Ascii>> {
         ..FeatureFlags::default()
     };
     let text = base64::engine::general_purpose::URL_SAFE.encode(flags.encode_to_vec());
-    text.parse().map_err(|_| Error::invalid(format!("{text:?} is no header")))
+    text.parse().map_err(|_| Error::invalid(format!("{text:?} cannot be a header")))
 }
 
 /// Sends PingAndWarm, on which Google's servers load their data about the instance.
@@ -287,7 +287,7 @@ pub(crate) fn routing(params: &[(&str, &str)]) -> Result<MetadataValue<Ascii>> {
             }
         }
     }
-    text.parse().map_err(|_| Error::invalid(format!("{text:?} is no header")))
+    text.parse().map_err(|_| Error::invalid(format!("{text:?} cannot be a header")))
 }
 
 #[cfg(test)]
