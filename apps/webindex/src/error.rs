@@ -60,7 +60,8 @@ pub enum Error {
     },
     /// The search index has another format: the message says how to rebuild it.
     #[error(
-        "the search index in {} has format {found}, this program reads {expected}; {remedy}",
+        "the search index in {} has format {found}, and this program reads format {expected}; \
+         {remedy}",
         path.display()
     )]
     IndexFormat {
@@ -111,14 +112,15 @@ pub enum Error {
     },
     /// This program has no search index: give its directory.
     #[error(
-        "this needs the search index, which the workers keep in a directory of their own; give that \
-         directory (`app.search` in percolator.toml, or PERCOLATOR_APP__SEARCH)"
+        "the command needs the search index, which a worker keeps in a directory of its own; give \
+         that directory (`app.search` in percolator.toml, or PERCOLATOR_APP__SEARCH)"
     )]
     NoSearchIndex,
     /// The batch is older than pages that were confirmed since: make the batch anew from the
     /// present state.
     #[error(
-        "a batch numbered {seq} is not newer than {floor}, up to which pages were seen already"
+        "batch {seq} is too old: the search index already has pages of batches up to {floor}; make \
+         the batch again"
     )]
     Superseded {
         /// The batch's number.
@@ -130,7 +132,7 @@ pub enum Error {
     /// message says.
     #[error(
         "cannot {action} the search index in {}: {source}; if the disk is not full, delete that \
-         directory, and the next `percolator webindex load` makes it anew",
+         directory, and the next `percolator webindex load` rebuilds it",
         path.display()
     )]
     Index {
@@ -145,7 +147,7 @@ pub enum Error {
     #[error(transparent)]
     Database(Box<percolator::Error>),
     /// The arguments contradict each other or are out of range: correct the call.
-    #[error("{what} is {given}, allowed is {allowed}")]
+    #[error("{what} is {given}: give {allowed}")]
     OutOfRange {
         /// The argument.
         what: &'static str,

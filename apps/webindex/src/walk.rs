@@ -91,7 +91,7 @@ pub enum Problem {
         target: PathBuf,
     },
     /// A directory that was listed too often, or that is too deep.
-    #[error("{} is not entered: {limit}", path.display())]
+    #[error("{} was not searched: {limit}", path.display())]
     Limit {
         /// The directory.
         path: PathBuf,
@@ -99,7 +99,10 @@ pub enum Problem {
         limit: &'static str,
     },
     /// The URL of the file would be too long to be stored.
-    #[error("{} would have a URL of {bytes} bytes, allowed are {URL_BYTES_MAX}", path.display())]
+    #[error(
+        "{} would have a URL of {bytes} bytes, at most {URL_BYTES_MAX} are allowed",
+        path.display()
+    )]
     UrlTooLong {
         /// The file.
         path: PathBuf,
@@ -215,7 +218,10 @@ impl Walk {
         // them.
         let visits = self.visits.entry(real.clone()).or_insert(0);
         if *visits >= VISITS_MAX {
-            return Err(Problem::Limit { path, limit: "it was listed under other names before" });
+            return Err(Problem::Limit {
+                path,
+                limit: "it was searched under another name already",
+            });
         }
         *visits += 1;
         match list(&path) {

@@ -355,8 +355,8 @@ async fn verify_finds_links_that_are_missing_changed_or_too_many() {
     let of_links: Vec<&String> =
         report.named.iter().filter(|named| named.starts_with("in-links")).collect();
     let expected = [
-        format!("in-links of {BASE}c.html at {BASE}c.html: not as {BASE}a.html has it"),
-        format!("in-links of {BASE}c.html at {BASE}c.html: not as {BASE}b.html has it"),
+        format!("in-links of {BASE}c.html at {BASE}c.html: the entry does not match {BASE}a.html"),
+        format!("in-links of {BASE}c.html at {BASE}c.html: the entry does not match {BASE}b.html"),
         format!("in-links of {BASE}b.html at {BASE}b.html: {BASE}a.html is missing"),
         format!("in-links of {BASE}c.html at {BASE}c.html: {BASE}a.html is missing"),
     ];

@@ -162,8 +162,7 @@ pub(crate) fn write_id(path: &Path, id: StoreId) -> io::Result<()> {
 }
 
 fn no_id(path: &Path, error: &io::Error) -> Error {
-    let remedy = "remove this file: the store then gets another id, and its clients have to be \
-                  started again";
+    let remedy = "remove this file and restart the store's clients: the store then gets another id";
     fault::files(&path.join(ID_FILE), format!("the id cannot be read: {error}"), remedy)
 }
 
@@ -179,7 +178,8 @@ pub(crate) fn has_inventory(format: u32) -> bool {
 
 /// Returns the format of the store in the directory, or an error if there is no store.
 pub(crate) fn format(path: &Path) -> Result<u32> {
-    let none = || fault::files(path, "the directory holds no store", "name the directory of one");
+    let none =
+        || fault::files(path, "the directory holds no store", "name the directory of a store");
     match fs::metadata(path) {
         Ok(_) => inspect(path)?.ok_or_else(none),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(none()),
@@ -209,13 +209,13 @@ fn check_format(path: &Path, text: &[u8]) -> Result<u32> {
         Some(number @ WITHOUT_INVENTORY..=FORMAT) => Ok(number),
         Some(number) if number > FORMAT => Err(fault::files(
             path,
-            format!("the store is in format {number}, this release knows format {FORMAT}"),
+            format!("the store is in format {number}, and this release reads format {FORMAT}"),
             "open it with the release of this program that wrote it, or a newer one",
         )),
         Some(number) if number > 0 => Err(fault::files(
             path,
             format!(
-                "the store is in the older format {number}, this release knows format {FORMAT}"
+                "the store is in the older format {number}, and this release reads format {FORMAT}"
             ),
             "open it with the release of this program that wrote it, or choose another directory",
         )),
@@ -244,7 +244,7 @@ fn check_ours(path: &Path) -> Result<()> {
         None => Ok(()),
         Some(name) => Err(fault::files(
             path,
-            format!("the directory is not empty and not a store: it holds {}", name.display()),
+            format!("the directory is not empty and holds no store: it holds {}", name.display()),
             "choose an empty directory, or one that does not exist yet",
         )),
     }
@@ -286,7 +286,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
 pub(crate) fn link(file: &Path, name: &Path) -> io::Result<()> {
     fs::hard_link(file, name).map_err(|error| match error.kind() {
         io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied => {
-            let what = "the file system does not give a file two names (hard links)";
+            let what = "the file system has no hard links";
             io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!("{what}, which a store needs: {error}"),
@@ -315,7 +315,7 @@ pub(crate) fn guarded<T>(path: &Path, open: impl FnOnce() -> fjall::Result<T>) -
 fn damaged(path: &Path) -> Error {
     fault::files(
         path,
-        "the engine cannot make sense of its files: they are damaged or incomplete",
+        "the engine cannot read its files: they are damaged or incomplete",
         fault::BACKUP,
     )
 }

@@ -202,8 +202,8 @@ impl Engine {
     /// Returns an error once a write has failed, or once a commit has panicked on any thread.
     pub(crate) fn check_usable(&self) -> Result<()> {
         if self.lead.is_poisoned() {
-            let problem = "a commit has panicked, so what the store holds in memory is unknown";
-            let remedy = "open the store again, and report what the panic said";
+            let problem = "a commit panicked, so the store no longer knows its contents in memory";
+            let remedy = "open the store again, and report the message of the panic";
             self.fail(Failure::Panic(fault::files(&self.path, problem, remedy)));
         }
         match self.failed.get() {

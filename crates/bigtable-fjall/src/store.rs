@@ -74,7 +74,8 @@ impl FjallStore {
         };
         let restarted = prepared.as_ref().is_some_and(|prepared| prepared.restarted);
         let recovery = prepared.as_ref().and_then(|prepared| prepared.recovery.clone());
-        let cleaning = |e: std::io::Error| fault::io(dir, "removing what a crash left", &e);
+        let cleaning =
+            |e: std::io::Error| fault::io(dir, "removing files that a crash left behind", &e);
         tail::remove_leftovers(&engine_dir).map_err(cleaning)?;
         let opened = open_files(dir, options, &directory, prepared)?;
         directory.complete()?;
@@ -132,7 +133,7 @@ impl FjallStore {
     pub fn acknowledge_restart(&self) -> Result<()> {
         let path = &self.running.path;
         let removed = opening::acknowledge_restart(path);
-        removed.map_err(|e| fault::io(path, "acknowledging that the machine was started again", &e))
+        removed.map_err(|e| fault::io(path, "recording that the machine restarted", &e))
     }
 
     /// Like [`Store::open_table`], but returns the table with its full interface.

@@ -66,7 +66,8 @@ impl FromStr for HbaseAddress {
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |what: &str| {
             Error::invalid(format!(
-                "{text:?} is no address of an HBase, {what}: give hbase://HOST:PORT,HOST:PORT/NAMESPACE"
+                "{text:?} is not the address of an HBase cluster, {what}: give \
+                 hbase://HOST:PORT,HOST:PORT/NAMESPACE"
             ))
         };
         let rest =
@@ -84,7 +85,9 @@ impl FromStr for HbaseAddress {
         }
         let named = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if namespace.is_empty() || !namespace.bytes().all(named) {
-            return Err(wrong("a namespace is of letters, digits and _"));
+            return Err(wrong(
+                "the namespace is empty, or has a character other than letters, digits and _",
+            ));
         }
         let seconds = Duration::from_secs;
         let mut address = HbaseAddress {
@@ -111,7 +114,7 @@ impl FromStr for HbaseAddress {
                 "session" => address.session = duration()?,
                 "busy" => address.busy = duration()?,
                 "wal_sync" => address.wal_sync = duration()?,
-                _ => return Err(wrong(&format!("it has no option {name}"))),
+                _ => return Err(wrong(&format!("there is no option {name}"))),
             }
         }
         Ok(address)

@@ -76,8 +76,9 @@ impl Answer for MultiResponse {
 impl Answer for ScanResponse {
     fn failure(&self) -> Option<Failure> {
         let says = self.more_results_in_region.is_some();
-        (!says)
-            .then(|| Failure::Lost("an answer that does not say whether rows are left".to_owned()))
+        (!says).then(|| {
+            Failure::Lost("the server's answer does not say whether more rows follow".to_owned())
+        })
     }
 }
 impl Answer for Nothing {}

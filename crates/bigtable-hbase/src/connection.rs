@@ -201,7 +201,9 @@ async fn read_answers(mut reader: OwnedReadHalf, calls: Arc<Calls>, address: Str
 async fn read_frame(reader: &mut OwnedReadHalf) -> std::io::Result<Bytes> {
     let length = reader.read_u32().await? as usize;
     if length > ANSWER_BYTES_MAX {
-        let why = format!("an answer of {length} bytes, at most {ANSWER_BYTES_MAX} are read");
+        let why = format!(
+            "the server sent an answer of {length} bytes, and at most {ANSWER_BYTES_MAX} are read"
+        );
         return Err(std::io::Error::other(why));
     }
     let mut body = vec![0; length];

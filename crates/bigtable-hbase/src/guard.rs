@@ -138,7 +138,8 @@ impl HbaseTable {
                 return Ok(held);
             }
         }
-        let why = format!("the row was changed {LOST_RACES_MAX} times in between");
+        let why =
+            format!("other clients changed the row {LOST_RACES_MAX} times during the request");
         Err(Error::Unavailable { why })
     }
 
@@ -230,7 +231,7 @@ impl HbaseTable {
         let (answer, _): (MultiResponse, _) =
             self.client().on_region(place, "Multi", request, false).await?;
         let Some(result) = answer.region_action_result.first() else {
-            return Err(Failure::Lost("an answer without a result".to_owned()));
+            return Err(Failure::Lost("the server's answer has no result".to_owned()));
         };
         // Without a condition, the request always applies.
         Ok(condition.is_none() || result.processed == Some(true))

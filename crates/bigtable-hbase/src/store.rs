@@ -147,7 +147,7 @@ impl HbaseStore {
                 let theirs = table.schema().groups.iter().find(|of| of.name == group.name);
                 if theirs.is_some_and(|theirs| theirs != group) {
                     return Err(Error::invalid(format!(
-                        "table {name} describes locality group {} in another way than table {}",
+                        "table {name} describes locality group {} differently from table {}",
                         group.name,
                         table.name()
                     )));
@@ -212,7 +212,7 @@ impl Store for HbaseStore {
             found = self.describe(name).await.map_err(Failure::of_read)?;
         }
         let Some(found) = found else {
-            let why = format!("table {name} was created and is not there");
+            let why = format!("table {name} was created, but the server does not find it");
             return Err(Error::Unavailable { why });
         };
         match self.deletions {
@@ -246,7 +246,7 @@ impl Store for HbaseStore {
     }
 
     async fn raise_floor(&self, _floor: Timestamp) -> Result<()> {
-        Err(Error::invalid("HBase cannot compare a floor within a row operation"))
+        Err(Error::invalid("HBase cannot compare the floor within a row operation"))
     }
 
     /// Compacts the files of in-memory families, in which most cells are deleted. HBase keeps a
@@ -332,7 +332,8 @@ fn check_descriptor(name: &str, found: &proto::TableSchema, schema: &TableSchema
     let own = found.attributes.iter().find(|pair| pair.first == SCHEMA);
     if own.is_none_or(|pair| pair.second != describe(schema)) {
         return Err(Error::invalid(format!(
-            "table {name} is there with another schema: open it with the schema that it was created with"
+            "table {name} exists with another schema: open it with the schema that it was created \
+             with"
         )));
     }
     for of in found.column_families.iter().filter(|of| of.name != GUARD_FAMILY) {

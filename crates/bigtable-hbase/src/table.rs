@@ -186,7 +186,7 @@ impl HbaseTable {
         let found: Vec<_> = results.filter_map(|one| one.result).collect();
         // A missing result does not prove that there is no cell.
         if found.len() != count {
-            let why = format!("{} results came for {count} reads of a row", found.len());
+            let why = format!("the server sent {} results for {count} reads of a row", found.len());
             return Err(Failure::Lost(why));
         }
         Ok(found.into_iter().flat_map(|row| row.cell).collect())

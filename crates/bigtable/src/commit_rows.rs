@@ -112,7 +112,9 @@ impl CommitRows {
     pub fn check<'a>(&self, schema_of: impl Fn(usize) -> &'a TableSchema) -> Result<()> {
         if self.rows.len() > COMMIT_ROWS_MAX {
             let rows = self.rows.len();
-            return Err(Error::invalid(format!("{rows} rows, at most {COMMIT_ROWS_MAX}")));
+            return Err(Error::invalid(format!(
+                "the commit has {rows} rows, at most {COMMIT_ROWS_MAX} are allowed"
+            )));
         }
         let ascends = |a: &CommitRow, b: &CommitRow| (&a.table, &a.row) < (&b.table, &b.row);
         if let Some(two) = self.rows.windows(2).find(|two| !ascends(&two[0], &two[1])) {

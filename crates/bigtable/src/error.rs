@@ -19,7 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The request's timestamp is below the store's garbage collection floor. Begin again with
     /// a new timestamp.
-    #[error("timestamp {asked} is below the store's floor {floor}: begin again")]
+    #[error("timestamp {asked} is below the store's floor {floor}: begin a new transaction")]
     TooOld {
         /// The timestamp of the request.
         asked: Timestamp,
@@ -28,7 +28,8 @@ pub enum Error {
     },
     /// A bounded in-memory locality group is full, and nothing was applied. Wait, then repeat.
     #[error(
-        "locality group {group} holds its {cells_max} cells: wait for it to drain, then repeat"
+        "locality group {group} is full with {cells_max} cells: wait until it drains, then repeat \
+         the request"
     )]
     Overloaded {
         /// The full group.
@@ -37,7 +38,7 @@ pub enum Error {
         cells_max: usize,
     },
     /// The store cannot answer now, and nothing was applied. Repeat the request.
-    #[error("the store is unavailable ({why}): repeat")]
+    #[error("the store is unavailable ({why}): repeat the request")]
     Unavailable {
         /// The cause, in words.
         why: String,
@@ -59,7 +60,9 @@ pub enum Error {
     },
     /// The mutation may have been applied, or may still be applied later. Read before you
     /// continue.
-    #[error("the outcome of the mutation is unknown ({why}): read before going on")]
+    #[error(
+        "the outcome of the mutation is unknown ({why}): read the row before you write it again"
+    )]
     Unknown {
         /// The cause, in words.
         why: String,

@@ -25,7 +25,10 @@ const PROBE_BYTES: usize = 128;
 /// assert!(limits.check(request.size()).is_ok());
 /// let request = ConditionalMutation { otherwise: vec![set], ..request };
 /// let error = limits.check(request.size()).unwrap_err();
-/// assert_eq!(error.to_string(), "invalid request: 2 mutations in one request, the store takes 1");
+/// assert_eq!(
+///     error.to_string(),
+///     "invalid request: 2 mutations in one request, and the store allows at most 1"
+/// );
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -167,7 +170,7 @@ fn within(size: usize, max: usize, of: impl Display) -> Result<()> {
     if size <= max {
         return Ok(());
     }
-    Err(Error::invalid(format!("{size} {of}, the store takes {max}")))
+    Err(Error::invalid(format!("{size} {of}, and the store allows at most {max}")))
 }
 
 #[cfg(test)]
@@ -206,7 +209,7 @@ mod tests {
         ];
         for (limits, named) in limits {
             let error = limits.check(size).unwrap_err().to_string();
-            assert!(error.contains(named) && error.contains("takes 2"), "{error}");
+            assert!(error.contains(named) && error.contains("at most 2"), "{error}");
         }
     }
 

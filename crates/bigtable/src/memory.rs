@@ -229,7 +229,7 @@ impl Store for MemoryStore {
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         if self.request_life_max.is_some() {
-            return Err(Error::invalid("this store says that it has no floor"));
+            return Err(Error::invalid("this store has no floor"));
         }
         self.shared.floor.fetch_max(floor.as_u64(), Ordering::SeqCst);
         for table in self.tables().values() {

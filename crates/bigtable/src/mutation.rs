@@ -59,7 +59,7 @@ impl Mutation {
             Mutation::Set { family, qualifier, value, .. } => {
                 if value.len() > VALUE_BYTES_MAX {
                     return Err(Error::invalid(format!(
-                        "value of {} bytes, at most {VALUE_BYTES_MAX} fit a cell",
+                        "the value has {} bytes, at most {VALUE_BYTES_MAX} fit into a cell",
                         value.len()
                     )));
                 }
@@ -260,7 +260,7 @@ fn check_column(schema: &TableSchema, family: &Family, qualifier: &[u8]) -> Resu
     schema.check_family(family)?;
     if qualifier.len() > QUALIFIER_BYTES_MAX {
         return Err(Error::invalid(format!(
-            "qualifier of {} bytes, at most {QUALIFIER_BYTES_MAX}",
+            "the qualifier has {} bytes, at most {QUALIFIER_BYTES_MAX} are allowed",
             qualifier.len()
         )));
     }

@@ -33,9 +33,11 @@ impl RowKey {
     /// [`Error::InvalidRequest`] if the key is empty or too long.
     pub fn check(&self) -> Result<()> {
         match self.0.len() {
-            0 => Err(Error::invalid("an empty row key")),
+            0 => Err(Error::invalid("the row key is empty")),
             1..=ROW_KEY_BYTES_MAX => Ok(()),
-            n => Err(Error::invalid(format!("row key of {n} bytes, at most {ROW_KEY_BYTES_MAX}"))),
+            n => Err(Error::invalid(format!(
+                "the row key has {n} bytes, at most {ROW_KEY_BYTES_MAX} are allowed"
+            ))),
         }
     }
 

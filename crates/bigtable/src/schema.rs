@@ -131,7 +131,10 @@ impl TableSchema {
                 )));
             }
             if !groups.insert(group.name.as_str()) {
-                return Err(Error::invalid(format!("locality group {} twice", group.name)));
+                return Err(Error::invalid(format!(
+                    "the schema declares locality group {} twice",
+                    group.name
+                )));
             }
             for FamilySchema { family } in &group.families {
                 let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
@@ -142,7 +145,7 @@ impl TableSchema {
                     )));
                 }
                 if !families.insert(name) {
-                    return Err(Error::invalid(format!("family {name} twice")));
+                    return Err(Error::invalid(format!("the schema declares family {name} twice")));
                 }
             }
         }

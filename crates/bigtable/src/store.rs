@@ -92,7 +92,7 @@ pub trait Store: Send + Sync + Debug {
     /// The errors of [`check_and_mutate_row`](Table::check_and_mutate_row). Always
     /// `InvalidRequest` if the store [does not offer this](Store::commits_rows).
     async fn commit_rows(&self, _request: CommitRows) -> Result<RowsOutcome> {
-        Err(Error::invalid("this store changes single rows only"))
+        Err(Error::invalid("this store cannot change several rows in one request"))
     }
 
     /// Like [`commit_rows`](Store::commit_rows), if the store can answer without waiting.

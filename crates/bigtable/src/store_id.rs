@@ -38,7 +38,7 @@ impl FromStr for StoreId {
     fn from_str(text: &str) -> Result<Self, Error> {
         let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let bits = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
-        let wrong = || Error::invalid(format!("{text:?} is no id of a store: 32 hex digits are"));
+        let wrong = || Error::invalid(format!("{text:?} is not a store id: write 32 hex digits"));
         bits.map(StoreId).ok_or_else(wrong)
     }
 }

@@ -121,7 +121,7 @@ impl<B> Arriving<B> {
             return Ok(());
         }
         Err(Status::resource_exhausted(format!(
-            "requests of more than {} bytes arrive at the moment: send this one again later",
+            "the server is receiving more than {} bytes of requests: send this request again later",
             self.bounds.bytes_max
         )))
     }

@@ -68,7 +68,7 @@ impl Stream for Incoming {
                     Err(_) => tracing::debug!(%peer, "no room for another connection"),
                 },
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be taken at the moment");
+                    tracing::warn!(%error, "the listener cannot accept a connection at the moment");
                     self.pause = Some(Box::pin(sleep(PAUSE)));
                 }
             }
@@ -92,7 +92,10 @@ pub struct Connection {
 impl Connection {
     fn new(stream: TcpStream, permit: OwnedSemaphorePermit) -> Self {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection keeps Nagle's delay");
+            tracing::debug!(
+                %error,
+                "a connection keeps Nagle's delay, because TCP_NODELAY could not be set"
+            );
         }
         let heard = Instant::now();
         let alarm = Box::pin(sleep_until(heard + GREETING));

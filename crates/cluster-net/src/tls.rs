@@ -112,7 +112,9 @@ impl Tls {
             };
             let bytes = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.len();
             if bytes > PEM_BYTES_MAX {
-                return Err(bad(format!("{bytes} bytes, at most {PEM_BYTES_MAX}")));
+                return Err(bad(format!(
+                    "the file has {bytes} bytes, at most {PEM_BYTES_MAX} are allowed"
+                )));
             }
             std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))
         };
@@ -155,7 +157,9 @@ pub fn check_peer<T>(request: &Request<T>, roles: &[Role]) -> Result<(), Status>
 
 fn check_certificate(first: Option<&CertificateDer<'_>>, roles: &[Role]) -> Result<(), Status> {
     let Some(first) = first else {
-        return Err(Status::unauthenticated("show a certificate of the cluster's authority"));
+        return Err(Status::unauthenticated(
+            "the client showed no certificate: show one that the cluster's authority has signed",
+        ));
     };
     let certificate = EndEntityCert::try_from(first)
         .map_err(|_| Status::unauthenticated("the certificate is damaged"))?;
@@ -180,7 +184,9 @@ pub fn check_plaintext(address: SocketAddr) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::settings(
-            format!("plain text on {address}, which other machines can reach"),
+            format!(
+                "the server would accept plain text on {address}, which other machines can reach"
+            ),
             "give certificates, listen on 127.0.0.1, or allow it (`--insecure`) in a network you trust",
         ))
     }

@@ -16,10 +16,10 @@ Exit codes:
   0    done
   1    the answer is no: not found, timed out, a script's commit was aborted
   2    wrong usage, bad input, or a data directory that cannot be used as it is
-  3    something that must always hold does not
-  4    the store cannot be reached, or did not say what became of a request
-  5    retries were used up
-  7    the disk failed, and the store could not be opened anew in place
+  3    a check failed: something is damaged, missing, or not as it must always be
+  4    the store cannot be reached, or the outcome of a request is unknown
+  5    retries were used up, because other clients kept changing or locking the same cells
+  7    the disk failed, and the process could not reopen the store: start the process again
   130  Ctrl-C
 
 Example:

@@ -150,13 +150,14 @@ pub fn of_percolator(error: &Error) -> (Exit, &'static str) {
         Error::Aborted { .. } => {
             (Exit::Exhausted, "another client keeps writing the same cells: run the command again")
         }
-        Error::Unknown { .. } => {
-            (Exit::Unreachable, "`percolator cell ROW COLUMN --history` shows what became of it")
-        }
+        Error::Unknown { .. } => (
+            Exit::Unreachable,
+            "`percolator cell ROW COLUMN --history` shows whether the transaction committed",
+        ),
         Error::Locked { .. } => {
-            (Exit::Exhausted, "`percolator locks ls` shows who holds it; run the command again")
+            (Exit::Exhausted, "`percolator locks ls` shows the lock's owner; run the command again")
         }
-        Error::TooOld { .. } => (Exit::Usage, "give a newer timestamp to --at, or leave it away"),
+        Error::TooOld { .. } => (Exit::Usage, "omit --at, or give it a newer timestamp"),
         Error::NotIssued { .. } => {
             (Exit::Usage, "`percolator cell ROW COLUMN --history` lists timestamps of a cell")
         }
@@ -168,7 +169,9 @@ pub fn of_percolator(error: &Error) -> (Exit, &'static str) {
             "open the data with the version that wrote it, or restore it from a backup",
         ),
         Error::Store(error) => of_store(error),
-        Error::Application(_) => (Exit::No, "the message is the application's own"),
+        Error::Application(_) => {
+            (Exit::No, "the message comes from the application, not from Percolator")
+        }
         _ => (Exit::Unreachable, "run the command again"),
     }
 }
@@ -201,12 +204,18 @@ fn of_store(error: &bigtable::Error) -> (Exit, &'static str) {
             (Exit::Usage, "choose another directory")
         }
         bigtable::Error::Replaced => (Exit::Unreachable, "start the process again"),
-        bigtable::Error::Halted { .. } => (Exit::Halted, "check the disk, then start it again"),
+        bigtable::Error::Halted { .. } => {
+            (Exit::Halted, "check the disk, then start the process again")
+        }
         bigtable::Error::Full { .. } => (Exit::Unreachable, "free some space on that disk"),
         bigtable::Error::Overloaded { .. } | bigtable::Error::Unavailable { .. } => {
             (Exit::Unreachable, "run the command again; nothing was changed")
         }
-        _ => (Exit::Unreachable, "read what was to be written before you run the command again"),
+        _ => (
+            Exit::Unreachable,
+            "the outcome is unknown: read the cells that the command writes before you run it \
+             again",
+        ),
     }
 }
 

@@ -30,8 +30,8 @@ impl Interrupt {
             let again = tokio::signal::ctrl_c();
             // A second Ctrl-C ends the wait early.
             let _ = tokio::time::timeout(GRACE, again).await;
-            let text = "interrupted; what was in progress is as after a crash: the next command \
-                        that meets it rolls it forward or back\n";
+            let text = "interrupted; unfinished transactions are left as after a crash: the next \
+                        command that finds their locks rolls them forward or back\n";
             let _ = std::io::stderr().lock().write_all(text.as_bytes());
             std::process::exit(Exit::Interrupted as i32);
         });

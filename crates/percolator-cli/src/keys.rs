@@ -47,7 +47,7 @@ pub(crate) fn row(text: &str) -> anyhow::Result<RowKey> {
         Err(_) => Err(Failure::usage(
             format!("row key {} has {} bytes", brief(text), key.as_bytes().len()),
             format!(
-                "a row key has 1 to {} bytes; use a hash of what is longer",
+                "a row key has 1 to {} bytes; use a hash as the key of a longer name",
                 bigtable::ROW_KEY_BYTES_MAX
             ),
         )),
@@ -103,7 +103,7 @@ pub(crate) fn brief(text: &str) -> String {
 
 fn from_hex(digits: &str) -> Result<Vec<u8>, String> {
     if !digits.len().is_multiple_of(2) {
-        return Err(format!("{} hexadecimal digits, which is odd", digits.len()));
+        return Err(format!("the number of hexadecimal digits is {}, which is odd", digits.len()));
     }
     digits.as_bytes().chunks(2).map(hex_byte).collect()
 }

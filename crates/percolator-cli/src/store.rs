@@ -68,9 +68,9 @@ impl From<Durability> for percolator::Durability {
 /// How transactions commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Commit {
-    /// In one batch where that can be.
+    /// Commit in one batch where the store can do that.
     OneStep,
-    /// Prewrite, then commit, as in the paper; to look at it, or to compare.
+    /// Prewrite, then commit, as in the paper.
     TwoPhases,
 }
 
@@ -149,7 +149,7 @@ impl StoreArgs {
             if self.data.is_some() && std::env::var_os("PERCOLATOR_DATA").is_none() {
                 return Err(Failure::usage(
                     "--data and --config name two stores",
-                    "leave one of them away",
+                    "omit one of them",
                 ));
             }
             let config = Config::load_file(file).map_err(config::with_advice)?;
@@ -334,7 +334,9 @@ pub(crate) async fn open_store(
     when_free(dir, async || {
         let (dir, options) = (dir.to_owned(), options.clone());
         let opened = tokio::task::spawn_blocking(move || FjallStore::open(dir, options)).await;
-        let ended = |why| percolator::Error::Unavailable(format!("opening it did not end: {why}"));
+        let ended = |why| {
+            percolator::Error::Unavailable(format!("opening the store was interrupted: {why}"))
+        };
         Ok(opened.map_err(ended)??)
     })
     .await
@@ -447,7 +449,9 @@ impl TableArgs {
         if !names.contains(&self.table) {
             let help = match names.as_slice() {
                 [] => "the store has no tables; `percolator set ROW COL VALUE` creates one".into(),
-                names => format!("name one with --table; there are: {}", names.join(", ")),
+                names => {
+                    format!("name one of the store's tables with --table: {}", names.join(", "))
+                }
             };
             return Err(Failure::no(format!("the store has no table {:?}", self.table), help));
         }

@@ -60,7 +60,11 @@ fn a_closed_store_is_backed_up_and_restored() {
     assert!(again["new_files"].as_u64() < made["new_files"].as_u64(), "{made} {again}");
     run(&["check", text(&shell.path("copy"))]).with(0);
     // A backup is no store.
-    run(&["get", "row1", "--data", text(&shell.path("copy"))]).refused(2, "not a store", "choose");
+    run(&["get", "row1", "--data", text(&shell.path("copy"))]).refused(
+        2,
+        "holds no store",
+        "choose",
+    );
     shell.run(&["set", "later", "bal", "1"]).with(0);
     let restored = shell.restore("new").with(0).json();
     assert_eq!(restored["backup_of"], made["store"]);
@@ -82,7 +86,7 @@ fn a_closed_store_is_backed_up_and_restored() {
     run(&["restore", "--from", text(&shell.data()), "--data", text(&shell.path("other"))]).refused(
         2,
         "no whole backup",
-        "name the directory of one",
+        "name the directory of a whole backup",
     );
     run(&["backup", "--data", text(&shell.path("nothing")), "--to", text(&shell.path("copy"))])
         .refused(2, "no store is there", "name an existing one");

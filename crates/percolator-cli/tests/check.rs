@@ -120,7 +120,7 @@ fn a_lost_list_of_keyspaces_and_a_lost_manifest_are_repaired() {
     let arguments = ["check", data.to_str().unwrap(), "--repair", "--to", new.to_str().unwrap()];
     let repaired = percolator(&arguments);
     assert_eq!(repaired.status.code(), Some(0), "{}", text(&repaired));
-    assert_eq!(text(&repaired).matches("made anew: ").count(), 2, "{}", text(&repaired));
+    assert_eq!(text(&repaired).matches("rebuilt: ").count(), 2, "{}", text(&repaired));
     assert_eq!(rows(&new).stdout, whole.stdout);
     assert_eq!(whole.stdout.iter().filter(|byte| **byte == b'\n').count(), ROWS);
     let checked = percolator(&["check", new.to_str().unwrap()]);

@@ -124,7 +124,7 @@ fn json_has_one_shape_whatever_is_found() {
 fn tables_are_apart_and_must_be_there_to_be_read() {
     let shell = Shell::new();
     shell.run(&["set", "Bob", "bal", "1", "--table", "accounts"]).with(0);
-    shell.run(&["get", "Bob"]).refused(1, "no table \"default\"", "there are: accounts");
+    shell.run(&["get", "Bob"]).refused(1, "no table \"default\"", "--table: accounts");
     assert_eq!(shell.run(&["get", "Bob", "bal", "--table", "accounts"]).with(0).stdout, "1\n");
     shell.run(&["set", "Bob", "bal", "1", "--table", "a b"]).refused(2, "a b", "");
 }
@@ -275,7 +275,7 @@ fn scripts_read_their_own_writes_and_report_what_is_left_open() {
     let ran = shell.tx(&[], script).with(0);
     let expected = "get Ann bal -> not there\nscan B -> 1 rows\n  Bob\tbal\t1\n";
     assert!(ran.stdout.ends_with(expected), "{}", ran.stdout);
-    assert_eq!(ran.stderr, "the transaction was left open: nothing of it was written\n");
+    assert_eq!(ran.stderr, "the transaction was left open: none of its writes was sent\n");
     assert_eq!(shell.run(&["scan"]).status, 0);
 }
 
@@ -485,7 +485,7 @@ fn an_oracle_listens_beyond_this_machine_only_when_asked_to() {
     serve(&["--tls-authority", "ca.pem"]).with(2);
     let files = ["--tls-authority", "/no/ca", "--tls-certificate", "/no/c", "--tls-key", "/no/k"];
     assert!(serve(&files).with(2).stderr.contains("/no/ca"));
-    serve(&["--listen", "0.0.0.0:0", "--insecure"]).refused(2, "cannot go to", "--advertise");
+    serve(&["--listen", "0.0.0.0:0", "--insecure"]).refused(2, "cannot connect to", "--advertise");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let ran = serve(&["--listen", &taken]).with(2);
@@ -509,7 +509,7 @@ fn settings_are_shown_with_their_sources_and_slips_are_refused() {
     assert_eq!(shown["locks.prefix"]["source"], "default");
     let plain = config(&["config", "view"], "").with(0).stdout;
     assert!(plain.contains("locks.kind") && !plain.contains("PERCOLATOR"), "{plain}");
-    let slip = "percolator.toml: no setting \"orakles\"";
+    let slip = "percolator.toml: there is no setting \"orakles\"";
     config(&view, "orakles = []").refused(2, slip, "config view --help");
     config(&["oracle", "status"], "").refused(2, "no oracles", "config view --help");
 }

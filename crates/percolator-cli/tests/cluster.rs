@@ -132,7 +132,7 @@ fn a_cluster_is_started_loaded_broken_mended_and_ended() {
     // Changes that a running cluster cannot make are refused.
     cluster.cluster("up", &["--store", "bigtable://h:1/p/i"]).refused(2, "neither can be changed");
     cluster.cluster("up", &["--workers", "0"]).refused(2, "worker-1 runs");
-    cluster.cluster("up", &["--durability", "sync"]).refused(2, "table runs without");
+    cluster.cluster("up", &["--durability", "sync"]).refused(2, "table runs already");
 
     cluster.cluster("down", &[]).with(0);
     let states: Vec<Value> = cluster.status()["processes"].as_array().unwrap().clone();
@@ -180,7 +180,7 @@ fn a_script_leaves_no_lock_behind_however_it_ends() {
 fn what_cannot_be_reached_or_is_not_named_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
-    run(&["cluster", "status", "--data", data]).refused(2, "no cluster is there");
+    run(&["cluster", "status", "--data", data]).refused(2, "holds no cluster");
     let file = dir.path().join("percolator.toml");
     let config = file.to_str().unwrap();
     run(&["get", "Bob", "bal", "--config", config]).refused(2, "percolator.toml");
@@ -190,16 +190,17 @@ fn what_cannot_be_reached_or_is_not_named_is_reported() {
     std::fs::write(&file, "store = \"bigtable://h:1/p/i\"").unwrap();
     run(&["get", "Bob", "bal", "--config", config]).refused(2, "no oracles");
     run(&["worker", "--app", "webindex", "--config", config, "--locks", "etcd"])
-        .refused(2, "no lock service");
+        .refused(2, "not the address of a lock service");
     run(&["get", "Bob", "bal", "--config", config, "--data", data]).refused(2, "two stores");
     run(&["serve", "oracle", "--listen", "127.0.0.1:0"]).refused(2, "no store is named");
     run(&["serve", "oracle", "--store", "127.0.0.1:1"]).refused(2, "--store");
     // A mistake leaves nothing behind that would hinder the next command.
     let new = dir.path().join("new");
-    run(&["cluster", "up", "--data", new.to_str().unwrap(), "--locks", "x"]).refused(2, "no lock");
+    run(&["cluster", "up", "--data", new.to_str().unwrap(), "--locks", "x"])
+        .refused(2, "not the address of a lock service");
     assert!(!new.exists());
     std::fs::write(dir.path().join("thesis.txt"), "x").unwrap();
-    run(&["cluster", "up", "--data", data]).refused(2, "something else than a cluster");
+    run(&["cluster", "up", "--data", data]).refused(2, "holds no cluster");
 }
 
 /// No process listens at the address. The command must fail within the client's patience instead
@@ -303,7 +304,7 @@ fn servers_show_their_metrics_only_where_they_know_the_cluster() {
     let data = dir.path().join("data");
     let data = data.to_str().unwrap();
     let table = ["serve", "table", "--data", data, "--listen", "127.0.0.1:0"];
-    run(&[&table[..], &["--metrics", "127.0.0.1:0"]].concat()).refused(2, "knows no cluster");
+    run(&[&table[..], &["--metrics", "127.0.0.1:0"]].concat()).refused(2, "belongs to none");
     let config = dir.path().join("percolator.toml");
     std::fs::write(
         &config,

@@ -146,10 +146,10 @@ fn an_export_of_an_unknown_version_changes_nothing() {
     let import = || shell.import_all(&file, "new");
     let later = "{\"percolator_export\":2}";
     fs::write(&file, [later, &row("a", 1)].join("\n")).unwrap();
-    import().refused(2, "line 1: an export of version 2", "the release that wrote it");
+    import().refused(2, "line 1: the export has version 2", "the release that wrote it");
     assert!(!shell.path("new").exists(), "no store is made");
     fs::write(&file, [&row("a", 1), later].join("\n")).unwrap();
-    import().refused(2, "line 2: an export of version 2", "the release that wrote it");
+    import().refused(2, "line 2: the export has version 2", "the release that wrote it");
     let tables = run(&["tables", "--json", "--data", text(&shell.path("new"))]).with(0).stdout;
     assert!(!tables.contains("default"), "no row is imported: {tables}");
 }

@@ -102,8 +102,8 @@ fn what_an_observer_fails_at_is_listed_and_skipped() {
 
     let observers = |words: &[&str]| shell.run(&[&["observers"], words].concat());
     let dry = observers(&["replay", "--dry-run"]).with(0);
-    assert_eq!(dry.stderr, "would bring back 1 change that an observer failed at\n");
-    observers(&["skip", "parse"]).refused(2, "without being asked to", "--yes");
+    assert_eq!(dry.stderr, "would replay 1 change that an observer failed at\n");
+    observers(&["skip", "parse"]).refused(2, "without a terminal", "--yes");
     observers(&["skip", "parse", "--dry-run"]).with(0);
     assert_eq!(failing(&[]).as_array().unwrap().len(), 1);
     let skipped = observers(&["skip", "parse", "--yes", "--json"]).with(0).json();

@@ -583,8 +583,8 @@ fn a_write_that_its_owner_cuts_off_is_an_error_and_a_read_goes_on_alone() {
     let mut stderr = String::new();
     script.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(script.0.wait().unwrap().code(), Some(4), "{stderr}");
-    assert!(stderr.contains("did not bring the command to its end"), "{stderr}");
-    assert!(stderr.contains("read what the command was to write"), "{stderr}");
+    assert!(stderr.contains("did not finish the command"), "{stderr}");
+    assert!(stderr.contains("read the cells that the command writes"), "{stderr}");
     // Either the owner has cut the command off, or it was gone already. In both cases the command
     // opens the directory itself.
     Ran::from(get.wait_with_output().unwrap()).with(1).says("row Bob has no bal");

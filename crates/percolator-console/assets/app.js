@@ -77,7 +77,7 @@ function Token() {
     location.reload();
   };
   return html`<form class="find" onSubmit=${go}><label>token <input value=${token} onInput=${(e) => setValue(e.target.value)} autocomplete="off" /></label> <button>open</button></form>
-    <p class="dim">The token stands in the URL that was printed when the console started, or in the file <code>console.token</code> that was named there.</p>`;
+    <p class="dim">The token is in the URL that was printed when the console started, or in the file <code>console.token</code> that was named there.</p>`;
 }
 
 function App() {

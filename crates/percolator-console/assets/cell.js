@@ -53,7 +53,7 @@ function Live({ cell }) {
   if (!data) return html`<p class="dim">looking…</p>`;
   return html`
     <${Oops} error=${error} />
-    <p><${CellLink} of=${data.cell} /> <span class="tag live">live</span> <span class="dim">latest timestamp ${num(data.latest_ts)}; below ${num(data.floor)} versions may be collected</span> <a href=${whyHref({ ...data.cell, at })}>why is it so?</a></p>
+    <p><${CellLink} of=${data.cell} /> <span class="tag live">live</span> <span class="dim">latest timestamp ${num(data.latest_ts)}; below ${num(data.floor)} versions may be collected</span> <a href=${whyHref({ ...data.cell, at })}>why this value?</a></p>
     <${Reader} of=${data.reader} />
     <form class="find" onSubmit=${(e) => e.preventDefault()}><label>a reader at timestamp <input type="number" min="0" value=${at} placeholder="the latest" onInput=${(e) => setAt(e.target.value)} /></label></form>
     <${Figure4} moments=${data.moments} caption="the cell's history, newest first" />

@@ -73,7 +73,7 @@ export function Observers({ about }) {
   return html`
     <h1>Observers</h1>
     <${Oops} error=${error} />
-    ${narrow && html`<p>The most changes wait for <strong>${narrow.observer}</strong>: ${num(narrow.backlog)}, and it is at work ${num(narrow.busy * 100)} % of one thread.</p>`}
+    ${narrow && html`<p>The largest backlog is that of <strong>${narrow.observer}</strong>: ${num(narrow.backlog)} changes. It is busy for ${num(narrow.busy * 100)} % of one thread.</p>`}
     <${Graph} graph=${graph} busiest=${narrow && narrow.observer} />
     <p class="dim legend"><span class="swatch column"></span> observed column <span class="swatch observer"></span> observer <span class="swatch family"></span> columns that no observer watches, by family. Solid arrows are declared, thin ones were seen.</p>
     <h2>In numbers</h2>

@@ -60,10 +60,10 @@ function Page({ url }) {
     ${page.skipped && html`<p>Not indexed: ${page.skipped}</p>`}
     <p>${page.excerpt}</p>
     <p class="dim">rank ${num(page.rank, 6)} · ${num(page.out_links)} out-links · ${num(page.in_links)} in-links · ${num(page.text_bytes)} bytes of text · loaded ${new Date(page.loaded_ms).toLocaleString('en-GB')}</p>
-    <p><a href=${`#/cell?${new URLSearchParams({ table: data.cell.table, row: data.cell.row, column: data.cell.column })}`}>the cell of its content</a> · <a href=${whyHref(data.cell)}>why it is as it is</a></p>
+    <p><a href=${`#/cell?${new URLSearchParams({ table: data.cell.table, row: data.cell.row, column: data.cell.column })}`}>the cell of its content</a> · <a href=${whyHref(data.cell)}>why it has this content</a></p>
     ${!canonical && html`<p>A duplicate: the cluster is shown as <a href=${pageHref(page.canonical)}>${page.canonical}</a></p>`}
     ${cluster && cluster.members.length > 1 && html`<h3>Duplicates, the best first</h3><ol>${cluster.members.map((m, i) => html`<li><a href=${pageHref(m.url)}>${m.url}</a> <span class="dim">${i === 0 ? 'shown, because no other member has a higher rank; ' : ''}rank ${num(m.rank, 6)}, ${num(m.in_links)} in-links</span></li>`)}</ol>`}
-    ${page.anchors.length > 0 && html`<h3>Who links here</h3><ul>${page.anchors.map((a) => html`<li><a href=${pageHref(a.source)}>${a.source}</a> <span class="dim">says</span> ${a.anchors.map((text) => html`“${text}” `)}${a.target !== page.url && html`<span class="dim">by way of ${a.target}</span>`}</li>`)}</ul>`}`;
+    ${page.anchors.length > 0 && html`<h3>Pages that link here</h3><ul>${page.anchors.map((a) => html`<li><a href=${pageHref(a.source)}>${a.source}</a> <span class="dim">says</span> ${a.anchors.map((text) => html`“${text}” `)}${a.target !== page.url && html`<span class="dim">by way of ${a.target}</span>`}</li>`)}</ul>`}`;
 }
 
 function Stats() {

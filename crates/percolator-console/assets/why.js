@@ -76,7 +76,7 @@ function Shown({ cell, at }) {
   const unknown = data.nodes.some((node) => !node.recorded);
   return html`
     <${Oops} error=${error} />
-    <p><${CellLink} of=${data.cell} /> was ${data.write.deleted ? 'deleted' : 'written'} at <strong>${data.write.commit_ts}</strong> by transaction ${data.write.start_ts}. <a href=${cellHref(data.cell)}>What lies beneath the cell</a></p>
+    <p><${CellLink} of=${data.cell} /> was ${data.write.deleted ? 'deleted' : 'written'} at <strong>${data.write.commit_ts}</strong> by transaction ${data.write.start_ts}. <a href=${cellHref(data.cell)}>The records of the cell</a></p>
     <${Waterfall} why=${data} />
     ${unknown && html`<p class="dim">Not recorded: the transaction was not traced, or its trace has expired. <code>demo</code>, <code>webindex load --trace all</code> and <code>worker --trace all</code> leave traces; a program does with <code>Options::trace</code>.</p>`}
     ${data.cut && html`<p class="dim">There are more transactions than are shown.</p>`}`;

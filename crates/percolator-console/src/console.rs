@@ -60,8 +60,8 @@ pub enum Access {
 pub enum ConsoleError {
     /// The console cannot listen at the address.
     #[error(
-        "the console cannot listen at {addr}: {source}\n  help: name another address, or port 0 \
-         for any that is free"
+        "the console cannot listen at {addr}: {source}\n  help: give another address, or port 0 \
+         for any free port"
     )]
     Listen {
         /// The address.
@@ -71,9 +71,9 @@ pub enum ConsoleError {
     },
     /// The address is not loopback, and [`Console::insecure`] was not set.
     #[error(
-        "the console would listen at {addr}, and whoever reads the network would read the token\n  \
-         help: listen at 127.0.0.1 and use `ssh -L`, or a proxy with TLS; or say that it is meant, \
-         with `insecure`"
+        "the console would listen at {addr} without encryption, and anyone on the network could \
+         read the token\n  help: listen at 127.0.0.1 and use `ssh -L`, or a proxy with TLS; or \
+         allow it with `insecure`"
     )]
     Insecure {
         /// The address.

@@ -77,7 +77,7 @@ impl fmt::Debug for Sessions {
 /// Why a step was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LearnError {
-    #[error("session {0} has ended: nobody touched it for a minute, or it has crashed")]
+    #[error("session {0} has ended: it was idle for a minute, or it has crashed")]
     Ended(u64),
     #[error("{SESSIONS_MAX} sessions are open: try again in a minute")]
     Full,

@@ -79,7 +79,9 @@ impl Survey {
                 let begun = Instant::now();
                 let found = match tokio::time::timeout(LOOK_MAX, look(&db, retention)).await {
                     Ok(found) => found.map_err(|error| error.to_string()),
-                    Err(_) => Err(format!("a look took longer than {} s", LOOK_MAX.as_secs())),
+                    Err(_) => {
+                        Err(format!("reading the store took longer than {} s", LOOK_MAX.as_secs()))
+                    }
                 };
                 let look = Look { begun, took: begun.elapsed(), found };
                 let mut inner = locked(&survey.inner);

@@ -169,7 +169,7 @@ pub(crate) fn judge(signs: &Signs) -> Verdict {
         return Verdict {
             state: State::Unknown,
             text: format!(
-                "{} for observers; since when is not known, because this process began later",
+                "{} for observers; this process began later, so it does not know for how long",
                 changes(signs, backlog),
             ),
             link: Some("/observers"),
@@ -190,7 +190,8 @@ pub(crate) fn insights(signs: &Signs) -> Vec<Insight> {
         found.push(Insight {
             kind: "set_aside",
             text: format!("Observers gave up on {}", count(signs.set_aside, "cell", "cells")),
-            advice: "Read the error, mend the cause, then replay; or skip what cannot be mended"
+            advice: "Read the error, correct the cause, then replay; or skip changes that cannot \
+                     be handled"
                 .to_owned(),
             link: Some("/observers"),
         });

@@ -90,7 +90,11 @@ pub enum Error {
         what: String,
     },
     /// A record in the store does not decode.
-    #[error("a {record} record does not decode ({} bytes): the data is damaged or of a newer version", bytes.len())]
+    #[error(
+        "a {record} record of {} bytes cannot be decoded: the data is damaged, or a newer version \
+         wrote it",
+        bytes.len()
+    )]
     Corrupt {
         /// Which kind of record.
         record: &'static str,
@@ -268,7 +272,7 @@ pub enum AbortReason {
     #[error("another client took its owner for dead and rolled it back")]
     RolledBack,
     /// Its start timestamp fell below the garbage collection safe point.
-    #[error("it outlived the garbage collection safe point")]
+    #[error("the garbage collection safe point passed its start timestamp")]
     TooOld,
     /// The store refused or failed a prewrite.
     #[error("the store failed before the commit point: {0}")]

@@ -41,7 +41,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let bad = || {
-            let what = format!("{:?} is no address", truncated(text));
+            let what = format!("{:?} is not an address", truncated(text));
             Error::settings(what, "give host:port, such as 10.0.0.1:7070 or [::1]:7070")
         };
         let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;

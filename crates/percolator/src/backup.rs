@@ -49,8 +49,8 @@ impl Percolator {
     /// The backup goes on in the background.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<BackedUp> {
         let Some(store) = self.shared.store.clone() else {
-            let what = "a backup of a database that was not opened in a directory: make it where its \
-                        store is";
+            let what = "this database was not opened in a directory, so this process cannot back \
+                        it up: make the backup in the process that opened the store's directory";
             return Err(Error::invalid(InvalidKind::Options, what));
         };
         let to = to.as_ref().to_owned();
@@ -94,8 +94,8 @@ impl Percolator {
 /// backup, and clients may have seen its later timestamps.
 async fn raise(store: &FjallStore) -> Result<()> {
     if !store.table_names().await?.iter().any(|name| name == SYSTEM_TABLE) {
-        let what = "restoring a backup that holds no database: `percolator restore` restores that of \
-                    a table server";
+        let what = "the backup holds the store of a table server, and no database: restore it with \
+                    `percolator restore`";
         return Err(Error::invalid(InvalidKind::Options, what));
     }
     let runtime = TokioRuntime::current();
@@ -108,6 +108,6 @@ async fn blocking<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> bigtable::Result<T> + Send + 'static,
 ) -> Result<T> {
-    let ended = |why| Error::Unavailable(format!("{what} did not end: {why}"));
+    let ended = |why| Error::Unavailable(format!("{what} was interrupted: {why}"));
     Ok(tokio::task::spawn_blocking(work).await.map_err(ended)??)
 }

@@ -134,7 +134,9 @@ impl Config {
         };
         let bytes = std::fs::metadata(file).map_err(|error| bad(&error))?.len();
         if bytes > FILE_BYTES_MAX {
-            return Err(bad(&format!("{bytes} bytes, at most {FILE_BYTES_MAX}")));
+            return Err(bad(&format!(
+                "the file has {bytes} bytes, at most {FILE_BYTES_MAX} are allowed"
+            )));
         }
         let text = std::fs::read_to_string(file).map_err(|error| bad(&error))?;
         self.add_text(&name, &text)
@@ -202,7 +204,7 @@ impl Config {
                 Err(_) => {
                     return Err(Error::invalid(
                         InvalidKind::Options,
-                        format!("{source}: {text:?} is no number"),
+                        format!("{source}: {text:?} is not a number"),
                     ));
                 }
             },
@@ -290,7 +292,7 @@ impl Config {
         let delay = delay.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
         delay.filter(|delay| *delay <= BATCH_DELAY_MAX).ok_or_else(|| {
             let most = BATCH_DELAY_MAX.as_millis();
-            self.wrong("batch_delay_ms", &format!("0 to {most} milliseconds are possible"))
+            self.wrong("batch_delay_ms", &format!("give 0 to {most} milliseconds"))
         })
     }
 
@@ -314,11 +316,12 @@ impl Config {
         }
         let lifetime = self.settings.get("locks.lifetime_ms").and_then(|(v, _)| v.as_integer());
         let lifetime = lifetime.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
-        let lifetime = lifetime.ok_or_else(|| self.wrong("locks.lifetime_ms", "no duration"))?;
+        let lifetime = lifetime
+            .ok_or_else(|| self.wrong("locks.lifetime_ms", "give a number of milliseconds"))?;
         cluster.locks = match self.text("locks.kind") {
             Some("table") => Locks::table(lifetime),
             Some("etcd") => self.etcd(lifetime)?,
-            _ => return Err(self.wrong("locks.kind", "it is \"table\" or \"etcd\"")),
+            _ => return Err(self.wrong("locks.kind", "give \"table\" or \"etcd\"")),
         };
         cluster.tls = self.tls()?;
         Ok(cluster)
@@ -337,7 +340,7 @@ impl Config {
 
     #[cfg(not(feature = "etcd"))]
     fn etcd(&self, _: Duration) -> Result<Locks> {
-        let why = "this program has no client of etcd: give \"table\", or build the program with \
+        let why = "this program was built without etcd: give \"table\", or build the program with \
                    the feature `etcd` of the crate `percolator`";
         Err(self.wrong("locks.kind", why))
     }
@@ -382,7 +385,8 @@ fn known(source: &str, key: &str) -> Result<(String, Form)> {
         Error::invalid(
             InvalidKind::Options,
             format!(
-                "{source}: no setting {key:?}; there are: {}, and app.* for the application's own",
+                "{source}: there is no setting {key:?}; the settings are {}, and app.* for the \
+                 application's own",
                 keys.join(", ")
             ),
         )
@@ -499,7 +503,7 @@ mod tests {
         assert!(error(config.add_environment(number)).contains("PERCOLATOR_LOCKS__LIFETIME_MS"));
         config.set("-", "oracles", "a:1").unwrap();
         config.set("-", "locks.lifetime_ms", "-1").unwrap();
-        assert!(error(config.cluster()).contains("no duration"));
+        assert!(error(config.cluster()).contains("give a number of milliseconds"));
         config.set("-", "locks.lifetime_ms", "1").unwrap();
         config.set("-", "locks.kind", "zookeeper").unwrap();
         assert!(error(config.cluster()).contains("\"table\" or \"etcd\""));

@@ -207,8 +207,8 @@ impl Percolator {
             }
             #[cfg(feature = "etcd")]
             LocksIn::Etcd { members, options, tls: true } => {
-                let none = "locks.tls: there are no certificates; give tls.authority, tls.certificate \
-                            and tls.key";
+                let none = "locks.tls is true, but there are no certificates; give tls.authority, \
+                            tls.certificate and tls.key";
                 let tls = cluster.tls.as_ref().ok_or_else(|| {
                     percolator_core::Error::invalid(percolator_core::InvalidKind::Options, none)
                 })?;

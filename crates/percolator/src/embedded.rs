@@ -83,7 +83,7 @@ impl Percolator {
         let dir = dir.as_ref().to_owned();
         // On a thread for blocking work, because opening reads the journal and syncs.
         let opening = tokio::task::spawn_blocking(move || FjallStore::open(dir, engine));
-        let ended = |why| Error::Unavailable(format!("opening it did not end: {why}"));
+        let ended = |why| Error::Unavailable(format!("opening the store was interrupted: {why}"));
         let store = opening.await.map_err(ended)??;
         let shared = Shared { store: Some(store.clone()), ..Shared::default() };
         Self::start(Arc::new(store), options.client, options.gc, shared).await
@@ -114,6 +114,6 @@ impl Percolator {
 pub(crate) async fn close(store: FjallStore) -> Result<()> {
     // On a thread for blocking work, because closing waits for the disk.
     let closing = tokio::task::spawn_blocking(move || store.close());
-    let ended = |why| Error::Unavailable(format!("closing it did not end: {why}"));
+    let ended = |why| Error::Unavailable(format!("closing the store was interrupted: {why}"));
     Ok(closing.await.map_err(ended)??)
 }

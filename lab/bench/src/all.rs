@@ -17,12 +17,12 @@ use crate::{check, experiments, micro};
 /// The benchmarks with a command of their own. The benchmarks of `micro` run too.
 const LARGE: [&str; 5] = ["fig7", "fig8", "fig9", "fig10", "profile"];
 
-/// Every benchmark but `webindex`, including those of `micro`, and then a check whether the
+/// Run every benchmark but `webindex`, including those of `micro`, and then check whether the
 /// project is as fast as it must be.
 ///
 /// `webindex` is left out because it needs pages of the caller's. The benchmarks run one after
 /// another, each in a process of its own, so that none inherits the memory of another. If one
-/// fails, the others go on, and the failure is reported at the end.
+/// fails, the others still run, and the failure is reported at the end.
 ///
 /// DIR gets NAME.json, NAME.txt and the plots of each benchmark. It also gets check.json, and
 /// experiments.md, which is made from these files alone. The exit status is 6 if a benchmark
@@ -39,14 +39,14 @@ pub(crate) struct All {
     /// The seed of each benchmark.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where the results go.
+    /// The directory for the results.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Run this benchmark alone; may be repeated. Results of other benchmarks in DIR still
     /// count.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Run none: check what DIR holds, and write about it.
+    /// Run no benchmark: check the results in DIR, and write the document.
     #[arg(long, conflicts_with = "only")]
     none: bool,
     /// Write the document here as well, with the plots in a directory beside it that has its name.
@@ -95,7 +95,7 @@ impl All {
         } else {
             Err(Failure::error(
                 Exit::Missed,
-                format!("{} things are not as they must be:{}", failed.len(), listed(&failed)),
+                format!("{} benchmarks or goals failed:{}", failed.len(), listed(&failed)),
                 format!("NAME.txt and NAME.json in {} say more", self.out.display()),
             ))
         }
@@ -127,7 +127,7 @@ impl All {
         words.extend(["--seed", &seed]);
         words.extend(self.quick.then_some("--quick"));
         let started = Instant::now();
-        let program = std::env::current_exe().context("this program's own file")?;
+        let program = std::env::current_exe().context("finding this program's own file")?;
         let status = Command::new(program)
             .args(&words)
             .arg("--out")

@@ -16,15 +16,15 @@ use crate::report::Bar::{self, AtLeast, AtMost};
 use crate::report::number;
 use crate::statistics::Estimate;
 
-/// The figures of benchmarks against what the project must reach.
+/// Compare the figures of benchmarks with the goals of the project.
 ///
-/// Reads the files that benchmarks wrote with --out DIR. Exit status 6 when a goal is missed, even
-/// by the better end of the figure's interval, or has no figure that counts.
+/// The command reads the files that benchmarks wrote with --out DIR. The exit status is 6 if a goal
+/// is missed, even by the better end of the figure's interval, or has no figure that counts.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench check results --json")]
 pub(crate) struct Check {
-    /// Where fig7.json, fig8.json and the others are.
+    /// The directory with fig7.json, fig8.json and the others.
     dir: PathBuf,
 }
 

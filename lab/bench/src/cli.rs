@@ -13,7 +13,7 @@ const AFTER_HELP: &str = "\
 Exit codes:
   0    done
   2    wrong usage or bad input
-  3    something that must always hold does not, and the figures are void
+  3    a check failed, and the figures are void
   4    a store or a rival cannot be reached
   5    retries were used up
   6    a goal of the project's speed is missed, or was not measured

@@ -74,13 +74,13 @@ pub(crate) struct Fig10 {
     /// Customers of the brokerage; all else is in proportion [default: 1000, quick: 300].
     #[arg(long, value_name = "N")]
     customers: Option<u64>,
-    /// How many workers there are; a third of them is killed.
+    /// The number of workers; a third of them is killed.
     #[arg(long, value_name = "N", default_value_t = 15)]
     workers: usize,
     /// Seconds before the kill, until the return, and after it [default: 60, quick: 20].
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// How often all of it is done [default: 3, quick: 1].
+    /// The number of rounds [default: 3, quick: 1].
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
 }
@@ -88,23 +88,23 @@ pub(crate) struct Fig10 {
 /// Drive the brokerage of `percolator-bench fig10`; requests come on stdin, answers go to stdout.
 #[derive(Debug, Args)]
 pub(crate) struct Fig10Worker {
-    /// Where the table server is.
+    /// The address of the table server.
     #[arg(long)]
     table: String,
-    /// Where the oracle is.
+    /// The address of the oracle.
     #[arg(long)]
     oracle: String,
     #[arg(long)]
     customers: u64,
     #[arg(long)]
     seed: u64,
-    /// Which worker it is.
+    /// The number of the worker.
     #[arg(long)]
     number: u64,
-    /// How many requests customers have made of another so far.
+    /// The number of requests that customers have made of an earlier worker so far.
     #[arg(long)]
     made: u64,
-    /// A file that is not there yet.
+    /// A file that does not exist yet.
     #[arg(long)]
     log: PathBuf,
 }
@@ -197,7 +197,7 @@ impl Outcome {
         let least = reached.fold(f64::INFINITY, f64::min);
         (least < ON_TIME_SHARE).then(|| {
             (
-                format!("the workers reached {:.0} % of their capacities only", least * 100.0),
+                format!("the workers reached only {:.0} % of their capacities", least * 100.0),
                 "the figures are void: run it again on a machine that does nothing else",
             )
         })

@@ -83,28 +83,31 @@ const THREADS: usize = 2;
 pub(crate) struct Fig7 {
     #[command(flatten)]
     common: Common,
-    /// How many documents the repository begins with [default: 2000000, or 100000 with --quick].
+    /// The number of documents that the repository begins with [default: 2000000, or 100000 with
+    /// --quick].
     #[arg(long, value_name = "N")]
     documents: Option<u64>,
     /// The longest time at one crawl rate, in seconds [default: 60, or 4 with --quick].
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// How often everyone has a turn. Fewer are too few for a median with an interval.
+    /// The number of rounds, in each of which every program has one turn. Fewer rounds than the
+    /// default are too few for a median with an interval.
     #[arg(long, value_name = "N", default_value_t = 10)]
     rounds: usize,
     /// When a commit counts as durable. The batches are never synced.
     #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
-    /// How many documents are clustered at a time.
+    /// The number of documents that are clustered at the same time.
     #[arg(long, value_name = "N", default_value_t = 16)]
     workers: usize,
-    /// How many documents are written at a time when it is to go as fast as it can.
+    /// The number of documents that are written at the same time, when the benchmark measures the
+    /// highest rate.
     #[arg(long, value_name = "N", default_value_t = 16)]
     loaders: u64,
     /// A Python with the module `duckdb`, for the batch over columns.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: String,
-    /// Where the data goes, 5 KB for each document at most; it is removed at the end.
+    /// The directory for the data, at most 5 KB for each document; the data is removed at the end.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -150,10 +153,7 @@ impl Fig7 {
         };
         dir.map_err(|error| {
             let place = data.map_or("the temporary directory".into(), Path::to_string_lossy);
-            Failure::usage(
-                format!("{place}: {error}"),
-                "name a directory that is there with --data",
-            )
+            Failure::usage(format!("{place}: {error}"), "name an existing directory with --data")
         })
     }
 }

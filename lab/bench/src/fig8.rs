@@ -78,19 +78,19 @@ pub(crate) enum Beside {
 pub(crate) struct Fig8 {
     #[command(flatten)]
     measure: Measure,
-    /// How many cells there are in each copy.
+    /// The number of cells in each copy.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
-    /// How many callers the arms for many have.
+    /// The number of callers of the arms for many callers.
     #[arg(long, value_name = "N", default_value_t = 64)]
     callers: usize,
     /// The program of Google's emulator.
     #[arg(long, value_name = "PROGRAM")]
     emulator: Option<PathBuf>,
-    /// Leave out what runs beside; may be repeated.
+    /// Leave out this store of another process; may be repeated.
     #[arg(long, value_enum, value_name = "WHAT")]
     without: Vec<Beside>,
-    /// A new directory for the data, which stays; a temporary one when it is left away.
+    /// A new directory for the data, which stays; by default a temporary directory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -81,7 +81,7 @@ pub(crate) struct Fig9 {
 /// Drive one store of `percolator-bench fig9`; requests come on stdin, answers go to stdout.
 #[derive(Debug, Args)]
 pub(crate) struct Fig9Store {
-    /// Which.
+    /// The store.
     #[arg(long, value_enum)]
     store: Store,
     #[arg(long)]

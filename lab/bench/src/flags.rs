@@ -147,7 +147,7 @@ impl Place {
         if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(Failure::usage(
                 format!("{}: the directory is not empty", dir.display()),
-                "name an empty directory, or one that is not there yet",
+                "name an empty directory, or one that does not exist yet",
             ));
         }
         std::fs::create_dir_all(dir).map_err(|error| {

@@ -85,7 +85,7 @@ impl Micro {
 
     /// Runs all of them. The exit status is that of the first that fails.
     fn all(&self, context: &Context) -> anyhow::Result<Exit> {
-        let program = std::env::current_exe().context("this program's own file")?;
+        let program = std::env::current_exe().context("finding this program's own file")?;
         let mut first = Exit::Done;
         for name in names() {
             context.out.note(&name);

@@ -32,7 +32,7 @@ impl Driver {
         arguments: impl IntoIterator<Item = S>,
         cores: &[usize],
     ) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("this program's own file")?;
+        let program = std::env::current_exe().context("finding this program's own file")?;
         let mut command = match cores {
             [] => Command::new(program),
             cores => {
@@ -46,7 +46,7 @@ impl Driver {
             .context("starting the process that drives a store")?;
         let child = process.child();
         let stdin = child.stdin.take();
-        let stdout = BufReader::new(child.stdout.take().context("the driver's output")?);
+        let stdout = BufReader::new(child.stdout.take().context("reading the driver's output")?);
         Ok(Driver { process, stdin, stdout })
     }
 
@@ -65,7 +65,7 @@ impl Driver {
 
     /// Sends a request that has no answer.
     pub(crate) fn tell(&mut self, request: &Value) -> anyhow::Result<()> {
-        let stdin = self.stdin.as_mut().context("the driver was told to end")?;
+        let stdin = self.stdin.as_mut().context("the driver was asked to end already")?;
         writeln!(stdin, "{request}").context("the driver does not listen")
     }
 

@@ -66,7 +66,7 @@ const WRITTEN_BEFORE: u64 = 5;
 pub(crate) struct Profile {
     #[command(flatten)]
     common: Common,
-    /// How many operations are counted [default: 20000, quick: 5000].
+    /// The number of counted operations [default: 20000, quick: 5000].
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
     /// Count this arm alone; may be repeated.
@@ -84,10 +84,10 @@ pub(crate) struct ProfileWork {
     cells: usize,
     #[arg(long)]
     seed: u64,
-    /// A directory that is not there yet.
+    /// A directory that does not exist yet.
     #[arg(long)]
     data: PathBuf,
-    /// Compare clusters with the rule in the end.
+    /// Compare the clusters with the rule at the end.
     #[arg(long)]
     check: bool,
 }
@@ -230,7 +230,7 @@ struct Counted {
 fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let file = dir.path().join("callgrind");
-    let program = std::env::current_exe().context("this program's own file")?;
+    let program = std::env::current_exe().context("finding this program's own file")?;
     let mut inside = Command::new("valgrind");
     // A user's default options must not change the counts.
     inside
@@ -241,7 +241,9 @@ fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     let told = done(inside, arm, settings, false, &dir.path().join("inside"))?;
     let alone = done(Command::new(program), arm, settings, true, &dir.path().join("alone"))?;
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    let wrong = |told: &Value| told["wrong"].as_u64().context("how many reads were wrong");
+    let wrong = |told: &Value| {
+        told["wrong"].as_u64().context("the process did not report the number of wrong reads")
+    };
     let wrong = wrong(&told)? + wrong(&alone)?;
     let asked = alone["asked"][0].as_f64().zip(alone["asked"][1].as_f64());
     let asked = asked.map(|(calls, written_bytes)| Asked { calls, written_bytes });
@@ -269,7 +271,7 @@ fn done(
         .with_context(|| format!("starting {command:?}"))?;
     let status = output.status;
     anyhow::ensure!(status.success(), "{arm} ended with {status} while it was counted");
-    serde_json::from_slice(&output.stdout).context("what the process told")
+    serde_json::from_slice(&output.stdout).context("reading the process's report")
 }
 
 impl Taken {

@@ -38,7 +38,7 @@ impl Server {
         listen: &str,
         arguments: &[&str],
     ) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("this program's own file")?;
+        let program = std::env::current_exe().context("finding this program's own file")?;
         let mut command = Command::new(program);
         command.args(["serve", role, "--listen", listen, "--json", "--data"]);
         command.arg(data).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -60,7 +60,8 @@ impl Server {
         let process = Victim::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
             .with_context(|| format!("starting the emulator {}", program.display()))?;
         let mut server = Server { process, address: String::new(), _data: None };
-        let stdout = server.process.child().stdout.take().context("the emulator's output")?;
+        let stdout =
+            server.process.child().stdout.take().context("reading the emulator's output")?;
         for line in BufReader::new(stdout).lines() {
             let line = line?;
             if let Some((_, told)) = line.split_once("running on ") {
@@ -74,7 +75,7 @@ impl Server {
 
     /// Reads the address that the server prints when it listens, on one line or several.
     fn read_address(&mut self) -> anyhow::Result<String> {
-        let stdout = self.process.child().stdout.take().context("the server's output")?;
+        let stdout = self.process.child().stdout.take().context("reading the server's output")?;
         let mut text = String::new();
         for line in BufReader::new(stdout).lines() {
             text.push_str(&line?);

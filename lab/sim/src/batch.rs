@@ -24,7 +24,7 @@ impl FromStr for Seeds {
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let (from, to) = text.split_once("..").context("write the seeds as A..B")?;
-        let number = |text: &str| text.parse().with_context(|| format!("{text:?} is no number"));
+        let number = |text: &str| text.parse().with_context(|| format!("{text:?} is not a number"));
         let seeds = Seeds { from: number(from)?, to: number(to)? };
         if seeds.from >= seeds.to {
             bail!("{text} holds no seeds");

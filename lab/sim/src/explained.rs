@@ -187,7 +187,8 @@ async fn look(runtime: &VirtualRuntime, copied: Copied, tally: &Tally) -> Result
             let explained = state.explain(Some(at));
             let said = |ts| explained.lines.iter().any(|line| line.timestamp == ts);
             if let Some(moment) = state.moments.iter().find(|moment| !said(moment.timestamp)) {
-                facts.push(format!("nothing is said of {moment:?} in {}", state.cell));
+                facts
+                    .push(format!("the explanation does not mention {moment:?} of {}", state.cell));
             }
             let read = match client.snapshot_at(at).await {
                 Ok(snapshot) => snapshot.get(&table, row.clone(), &column).await,

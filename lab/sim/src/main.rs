@@ -29,10 +29,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs seeds, each in a world of its own, and prints the findings and the sums over all
-    /// of them. The seeds recorded as regressions run first. Exits with 3 when anything is
-    /// found wrong. Exits with 3, too, when something that must happen sometimes never did in
-    /// a thousand seeds or more.
+    /// Runs seeds, each in a world of its own, and prints the findings and the sums over all of
+    /// them. The seeds recorded as regressions run first. The exit status is 3 if a check finds an
+    /// error. It is also 3 if an event that must happen sometimes never happened in a thousand
+    /// seeds or more.
     ///
     /// The output has a hash of all histories of the range. The hash is the same for each
     /// number of jobs, and on each machine.
@@ -40,12 +40,12 @@ enum Command {
         /// The range of seeds, `A..B`, B excluded.
         #[arg(long, default_value = "0..1000")]
         seeds: Seeds,
-        /// How many seeds run at the same time; by default one for each core.
+        /// The number of seeds that run at the same time; by default one for each core.
         #[arg(long)]
         jobs: Option<usize>,
     },
-    /// Runs a seed twice and prints the hash of each run's trace, which must be the same. Exits
-    /// with 3 when they differ, or when anything is found wrong.
+    /// Runs a seed twice and prints the hash of each run's trace, which must be the same. The exit
+    /// status is 3 if the hashes differ, or if a check finds an error.
     Replay {
         /// The seed.
         #[arg(long)]
@@ -63,21 +63,21 @@ enum Command {
         #[arg(long)]
         clients: Option<u64>,
     },
-    /// Leaves out of a failing seed's world the parts that the finding does not need, and
-    /// prints the command that replays the rest. Exits with 3 when the seed has no finding.
+    /// Leaves out of a failing seed's world the parts that the finding does not need, and prints
+    /// the command that replays the rest. The exit status is 3 if the seed has no finding.
     Minimise {
         /// The seed.
         #[arg(long)]
         seed: u64,
     },
     /// Plays every crash, and every late or lost message, of a transaction of three cells, alone
-    /// and in pairs. Exits with 3 when any case ends inconsistently.
+    /// and in pairs. The exit status is 3 if a case ends inconsistently.
     CrashPoints,
-    /// Explores small models of the protocol to exhaustion. Exits with 3 when a model shows a
+    /// Explores small models of the protocol to exhaustion. The exit status is 3 if a model shows a
     /// defect, or is not exhausted.
     Model,
-    /// Runs the core over the store on disk, with threads, and checks what the threads saw.
-    /// Exits with 3 when anything is found wrong. The work is drawn from the seed; the
+    /// Runs the core over the store on disk, with threads, and checks what the threads saw. The
+    /// exit status is 3 if a check finds an error. The work is drawn from the seed; the
     /// interleaving of the threads is not.
     Threads {
         /// The duration of the run, in seconds.
@@ -91,10 +91,10 @@ enum Command {
         #[arg(long)]
         mutant: Option<String>,
     },
-    /// Switches off one defence after the other, and prints the check that notices. Exits with
-    /// 3 when the loss of a defence goes unnoticed.
+    /// Switches off one defence after the other, and prints the check that notices. The exit status
+    /// is 3 if no check notices the loss of a defence.
     Mutants {
-        /// How many seeds are tried for each mutant.
+        /// The number of seeds that are tried for each mutant.
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
         /// The mutants to try; by default all.

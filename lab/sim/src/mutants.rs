@@ -133,8 +133,9 @@ fn print_row(mutant: &Mutant, caught: Option<&Caught>) -> std::io::Result<()> {
 impl Build {
     fn new() -> anyhow::Result<Self> {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let own = std::env::current_exe().context("where this program lies")?;
-        let target = own.ancestors().nth(2).context("a program outside a target directory")?;
+        let own = std::env::current_exe().context("finding this program's own file")?;
+        let target =
+            own.ancestors().nth(2).context("this program is not in cargo's target directory")?;
         let given = std::env::var("RUSTFLAGS").unwrap_or_default();
         let flags = format!("{given} --cfg mutants").trim().to_owned();
         let target = target.join("mutants");
@@ -154,7 +155,7 @@ impl Build {
             };
             let programs: Vec<_> = text.lines().filter_map(executable).collect();
             if programs.is_empty() {
-                bail!("cargo did not say where the tests of {package} are");
+                bail!("cargo reported no test programs of {package}");
             }
             self.tests.push(programs);
         }
@@ -256,7 +257,7 @@ impl Build {
         let mut unmutated = locked(&self.unmutated);
         if let Entry::Vacant(unknown) = unmutated.entry(means) {
             if let Some(Caught { by, .. }) = self.look(None, means, seeds)? {
-                bail!("with every defence in place: {by}");
+                bail!("a check found something with every defence in place: {by}");
             }
             unknown.insert(());
         }

@@ -102,7 +102,7 @@ impl FromStr for Part {
     fn from_str(name: &str) -> Result<Self, String> {
         let names = || Part::all().map(|part| part.to_string()).collect::<Vec<_>>().join(", ");
         let found = Part::all().find(|part| part.to_string() == name);
-        found.ok_or_else(|| format!("there is no part {name:?}; there are {}", names()))
+        found.ok_or_else(|| format!("there is no part {name:?}; the parts are {}", names()))
     }
 }
 

@@ -66,7 +66,7 @@ fn run_in(world: &Arc<World>, seed: u64) -> Report {
     match ended {
         Some(more) => found.extend(more),
         None => {
-            let facts = format!("no end in sight at {:?}", world.now());
+            let facts = format!("the run did not end by {:?}", world.now());
             let property = if world.has_begun() { property::LIVENESS } else { property::SET_UP };
             found.push(Finding { property, facts });
         }
@@ -346,7 +346,7 @@ async fn fail_over(world: &Arc<World>, session: &Session) -> Result<Option<Findi
     if world.oracles.leader().is_none() {
         return Ok(Some(stuck(
             world,
-            &format!("nobody leads {FAIL_OVER:?} after a leader's death"),
+            &format!("no oracle leads {FAIL_OVER:?} after a leader's death"),
         )));
     }
     world.tally.happened(Sometimes::FailedOver);

@@ -50,7 +50,7 @@ fn problem(tree: &Tree, file: &str, target: &str) -> Option<String> {
         return Some(format!("{target} leads out of the repository: correct the path"));
     };
     if !tree.exists(&path) {
-        return Some(format!("{target} leads to {path}, which is not there: correct the path"));
+        return Some(format!("{target} leads to {path}, which does not exist: correct the path"));
     }
     let known = heading.is_empty() || headings(tree.get(&path)?).contains(heading);
     (!known).then(|| format!("{target} names no heading of {path}: correct what follows the `#`"))

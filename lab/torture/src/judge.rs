@@ -83,7 +83,7 @@ pub(crate) async fn judge(place: &Place, durability: Durability) -> anyhow::Resu
 async fn drain(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
     for _ in 0..2 {
         let report = world.db.wait_idle(Some(IDLE_MAX)).await?;
-        found.check(report.idle, || format!("observers are not idle after {IDLE_MAX:?}"));
+        found.check(report.idle, || format!("observers still have work after {IDLE_MAX:?}"));
         found.check(report.set_aside.is_empty(), || match report.set_aside.first() {
             Some(first) => format!(
                 "{} changes are set aside, the first of {} on {}/{}: {}",
@@ -179,7 +179,9 @@ async fn receipts(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyh
     for (id, receipt) in &receipts {
         let begun = ledger.begun.get(id);
         let as_begun = begun.is_some_and(|work| work.to_string() == *receipt);
-        found.check(as_begun, || format!("receipt {id} is {receipt:?}, begun was {begun:?}"));
+        found.check(as_begun, || {
+            format!("receipt {id} is {receipt:?}, but the work began as {begun:?}")
+        });
         if let Some(Work::Transfer { from, to, amount, counter }) = begun {
             balances[*from] -= amount;
             balances[*to] += amount;
@@ -259,11 +261,11 @@ async fn newest(
     let Some((ts, write)) = newest else {
         // Garbage collection may have removed the deletion together with the cell.
         let gone = told.is_none_or(|(id, _)| of_row(id) == Some(true));
-        found.check(gone, || format!("{cell} has no version, acknowledged was {told:?}"));
+        found.check(gone, || format!("{cell} has no version, but {told:?} was acknowledged"));
         return Ok(());
     };
     let at_least = told.map_or(0, |(_, ts)| *ts);
-    found.check(ts >= at_least, || format!("{cell} is of {ts}, acknowledged was {told:?}"));
+    found.check(ts >= at_least, || format!("{cell} is of {ts}, but {told:?} was acknowledged"));
     let value = world.db.snapshot().await?.get(table, row_name(row), &VALUE).await?;
     let value = value.map(|value| String::from_utf8_lossy(&value).into_owned());
     found.check(value.is_none() == write.delete, || format!("{cell} is {value:?} at {write:?}"));
@@ -310,7 +312,8 @@ async fn observers(world: &World, ledger: &Ledger, found: &mut Judgement) -> any
         let (changes, runs) = (of(&changes), of(&runs));
         found.check((told..=begun).contains(&changes), || {
             format!(
-                "source/{} was changed {changes} times, {told} to {begun} are told",
+                "source/{} was changed {changes} times, but {told} to {begun} changes were \
+                 reported",
                 row_name(row)
             )
         });

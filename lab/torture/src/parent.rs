@@ -37,7 +37,7 @@ const LOG_LINES: usize = 20;
 /// The flags of a run.
 #[derive(Debug, Args)]
 pub(crate) struct Torture {
-    /// How often the child is killed.
+    /// The number of times that the child is killed.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     kills: u64,
     /// The seed of the kills and of the children's work. A run repeats as far as the machine's
@@ -266,7 +266,7 @@ impl Torture {
 fn prepare(place: &Place) -> anyhow::Result<()> {
     let dir = place.dir();
     let refuse = |what: String| {
-        let help = "name an empty directory with --data, or leave --data away for a temporary one";
+        let help = "name an empty directory with --data, or omit --data to use a temporary one";
         Failure::usage(format!("{}: {what}", dir.display()), help)
     };
     std::fs::create_dir_all(dir).map_err(|error| refuse(error.to_string()))?;

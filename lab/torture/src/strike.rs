@@ -25,20 +25,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
   percolator-torture strike --after exported --events ./e -- percolator webindex load SITE --events ./e
   percolator-torture strike --process ./cluster/run/worker-1")]
 pub(crate) struct Strike {
-    /// Wait until this event is in the file of --events; a random moment of the first second when
-    /// left away.
+    /// Kill after this event is in the file of --events; by default at a random moment of the first
+    /// second.
     #[arg(long, value_name = "EVENT", requires = "events")]
     after: Option<String>,
-    /// Where the command writes its events.
+    /// The file to which the command writes its events.
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Behind the event the command lives for at most so long.
+    /// The longest time from the event to the kill, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     within_ms: u64,
-    /// The moment follows from this.
+    /// The seed of the moment.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Kill the process whose number is in this file.
+    /// Kill the process whose id is in this file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["after", "events", "command"])]
     process: Option<PathBuf>,
     /// The command to start.
@@ -86,8 +86,8 @@ fn kill_by_file(file: &Path) -> anyhow::Result<bool> {
     let place = || file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(place)?;
     let id = text.trim().parse().map_err(|_| {
-        let help = "name the file in which the process has written its number";
-        Failure::usage(format!("{}: no number of a process", place()), help)
+        let help = "name the file that contains the process's id";
+        Failure::usage(format!("{}: the file contains no process id", place()), help)
     })?;
     kill_process(id).with_context(place)
 }

@@ -105,6 +105,6 @@ pub fn kill_process(id: i32) -> io::Result<bool> {
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    let what = format!("process {id} is there {GONE_MAX:?} after it was killed");
+    let what = format!("process {id} still runs {GONE_MAX:?} after it was killed");
     Err(io::Error::new(io::ErrorKind::TimedOut, what))
 }

@@ -77,5 +77,5 @@ fn a_process_is_killed_by_the_file_that_holds_its_number() {
     std::fs::write(&file, "worker").unwrap();
     let refused = program(&["strike", "--process", &path]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
-    assert!(said(&refused).contains("no number of a process"), "{}", said(&refused));
+    assert!(said(&refused).contains("no process id"), "{}", said(&refused));
 }

@@ -35,7 +35,7 @@ pub enum Error {
         waiting: usize,
     },
     /// The [log](crate::Log) of a driver cannot be written or read.
-    #[error("the log of a driver: {0}")]
+    #[error("a driver's log is unusable: {0}")]
     Log(String),
     /// PostgreSQL failed.
     #[error("PostgreSQL: {0}")]

@@ -136,7 +136,7 @@ impl std::str::FromStr for Entry {
             let (trade, shares) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             words.next().is_none().then_some(Entry { at, done, kind, trade, shares })
         };
-        read().ok_or_else(|| Error::Log(format!("{line:?} is no line of a log")))
+        read().ok_or_else(|| Error::Log(format!("{line:?} is not a line of a driver's log")))
     }
 }
 

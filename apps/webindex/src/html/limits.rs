@@ -43,13 +43,16 @@ pub enum Skip {
     #[error("the page is empty")]
     Empty,
     /// The page has more than [`PAGE_BYTES_MAX`] bytes.
-    #[error("the page has {bytes} bytes, indexed are up to {PAGE_BYTES_MAX}")]
+    #[error("the page has {bytes} bytes, and pages of more than {PAGE_BYTES_MAX} are not indexed")]
     TooLarge {
         /// The size of the page.
         bytes: usize,
     },
     /// The page links to more than [`LINKS_PER_PAGE_MAX`] targets.
-    #[error("the page links to {links} different pages, indexed are up to {LINKS_PER_PAGE_MAX}")]
+    #[error(
+        "the page links to {links} different pages, and pages with more than {LINKS_PER_PAGE_MAX} \
+         links are not indexed"
+    )]
     TooManyLinks {
         /// The number of distinct targets.
         links: usize,

@@ -72,11 +72,11 @@ impl Mirror {
         let excluded = options.exclude.len() - report.unmatched.len();
         let refused = if let Some(problem) = report.skipped.first() {
             let reason = &problem.reason;
-            Some(format!("the directory was not read as a whole ({reason}); correct that"))
+            Some(format!("the directory was not read completely ({reason}); correct the cause"))
         } else if excluded > 0 {
-            Some("--exclude left out a part of the directory; load it as a whole".to_owned())
+            Some("--exclude left out a part of the directory; load the whole directory".to_owned())
         } else if options.limit.is_some_and(|limit| limit < found.len()) {
-            Some("--limit left out a part of the directory; load it as a whole".to_owned())
+            Some("--limit left out a part of the directory; load the whole directory".to_owned())
         } else if found.is_empty() {
             Some("the directory holds no page; check that it is the right one".to_owned())
         } else {

@@ -239,7 +239,10 @@ impl WebIndex {
                         if taken == Taken::Unexpected {
                             report.differ(|| {
                                 let (target, holder) = (&place.target, &place.holder);
-                                format!("in-links of {target} at {holder}: not as {source} has it")
+                                format!(
+                                    "in-links of {target} at {holder}: the entry does not match \
+                                     {source}"
+                                )
                             });
                         }
                     }

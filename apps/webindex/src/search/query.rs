@@ -65,7 +65,8 @@ impl Query {
         if given.len() > QUERY_BYTES_MAX {
             let bytes = given.len();
             return Err(refused(format!(
-                "the query has {bytes} bytes, allowed are {QUERY_BYTES_MAX}; leave out some words"
+                "the query has {bytes} bytes, at most {QUERY_BYTES_MAX} are allowed; leave out \
+                 some words"
             )));
         }
         let mut query = Query::default();
@@ -92,7 +93,7 @@ impl Query {
             let problem = if query.excluded.is_empty() {
                 "the query is empty"
             } else {
-                "the query only excludes"
+                "the query has only excluded words"
             };
             return Err(refused(format!(
                 "{problem}; give a word, \"a phrase\", title:WORD or site:HOST"
@@ -222,7 +223,7 @@ mod tests {
             assert!(error.contains("is empty"), "{query}: {error}");
         }
         let error = Query::parse("-cod").unwrap_err().to_string();
-        assert!(error.contains("only excludes"), "{error}");
+        assert!(error.contains("only excluded words"), "{error}");
         assert!(Query::parse(&"x".repeat(QUERY_BYTES_MAX)).is_ok());
         let error = Query::parse(&"x".repeat(QUERY_BYTES_MAX + 1)).unwrap_err().to_string();
         assert!(error.contains("513 bytes") && error.contains("512"), "{error}");

@@ -118,7 +118,7 @@ impl Ranks {
 fn damaged(file: &Path) -> Error {
     let source = io::Error::new(
         io::ErrorKind::InvalidData,
-        "the checksum does not match; `percolator webindex rank` writes it again",
+        "the checksum does not match; `percolator webindex rank` writes the file again",
     );
     Error::io("read", file, source)
 }

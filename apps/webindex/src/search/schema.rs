@@ -307,9 +307,9 @@ fn is_earlier(format: &str) -> bool {
 
 fn other_format(path: &Path, found: String) -> Error {
     let remedy = if is_earlier(&found) {
-        "`percolator webindex load`, `rank` or `verify` makes it anew from the documents"
+        "`percolator webindex load`, `rank` or `verify` rebuilds it from the documents"
     } else {
-        "delete that directory, and the next `percolator webindex load` makes it anew"
+        "delete that directory, and the next `percolator webindex load` rebuilds it"
     };
     Error::IndexFormat { path: path.to_path_buf(), found, expected: FORMAT, remedy }
 }

@@ -107,7 +107,7 @@ fn a_url_that_is_too_long_is_a_problem() {
     let dir = tree(&[&format!("{long}/a.html"), "b.html"]);
     let seen = walk(dir.path(), &[]);
     assert_eq!(seen[0], "b.html");
-    assert!(seen[1].contains("allowed are 2000"), "{seen:?}");
+    assert!(seen[1].contains("at most 2000 are allowed"), "{seen:?}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl List {
             Some(list) if directory::is_known(list.format) => Ok(Some(list)),
             Some(list) => {
                 let problem = format!(
-                    "the backup is of a store in format {}, this release knows format {FORMAT}",
+                    "the backup is of a store in format {}, and this release reads format {FORMAT}",
                     list.format
                 );
                 Err(fault::files(&path, problem, "restore it with a newer release"))
@@ -190,7 +190,7 @@ pub(super) fn damaged(path: &Path, problem: &str) -> Error {
     fault::files(
         path,
         format!("the backup is damaged: {problem}"),
-        "use another backup; making a backup into this directory again writes the file anew",
+        "use another backup; another backup into this directory writes the file again",
     )
 }
 

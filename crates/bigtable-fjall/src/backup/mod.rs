@@ -126,6 +126,6 @@ fn no_backup(dir: &Path) -> Error {
     fault::files(
         dir,
         "the directory holds no whole backup: there is no file BACKUP",
-        "name the directory of one; a backup that was interrupted has to be made again",
+        "name the directory of a whole backup; an interrupted backup must be made again",
     )
 }

@@ -168,6 +168,6 @@ pub(super) fn damaged(damage: &Damage) -> Error {
         &damage.path,
         format!("the store is damaged, and no backup was made: {}", damage.problem),
         "stop the process that has the store open; `percolator check` then lists the damage. \
-         Earlier backups are as they were",
+         Earlier backups are unchanged",
     )
 }

@@ -151,7 +151,7 @@ pub(super) fn writing(path: &Path, error: &io::Error) -> Error {
             path,
             format!("the backup was not made, writing it failed: {error}"),
             "free some space on its file system, or choose a directory on another one; an earlier \
-             backup in this directory is as it was",
+             backup in this directory is unchanged",
         ),
         _ => fault::io(path, "writing the backup", error),
     }
@@ -176,7 +176,8 @@ fn check_ours(dir: &Path) -> Result<()> {
             return Err(fault::files(
                 dir,
                 format!("the directory is not empty and holds no backup: it holds {text}"),
-                "choose an empty directory, one that does not exist yet, or that of a backup",
+                "choose an empty directory, one that does not exist yet, or one that holds a \
+                 backup",
             ));
         }
     }

@@ -151,7 +151,7 @@ fn check_place(to: &Path) -> Result<()> {
     if fs::read_dir(to).map_err(reading)?.next().is_some() {
         return Err(fault::files(
             to,
-            "the directory is not empty, and a restore replaces nothing",
+            "the directory is not empty, and a restore does not replace files",
             "choose an empty directory, or one that does not exist yet",
         ));
     }
@@ -192,7 +192,8 @@ fn take(making: &Path) -> Result<File> {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             if !mark.exists() && fs::read_dir(making).map_err(io)?.next().is_some() {
-                let problem = "a restore makes its store here, and something else is here";
+                let problem =
+                    "the restore needs this path for its unfinished store, and the path is taken";
                 return Err(fault::files(making, problem, "move it away, then restore again"));
             }
         }

@@ -96,7 +96,7 @@ impl RowEdit {
     pub(crate) fn check(&self, schema: &TableSchema) -> Result<()> {
         self.row.check()?;
         if self.select.above.is_some() {
-            return Err(Error::invalid("an edit cannot ask to be above the floor"));
+            return Err(Error::invalid("an edit cannot have a condition on the floor"));
         }
         self.select.check(schema)
     }
@@ -167,7 +167,8 @@ impl Request {
     pub(crate) fn check_time(&self) -> Result<()> {
         match self {
             Request::Edit(RowEdit { is_late: Some(is_late), .. }) if is_late() => {
-                let why = "its deadline was over before its turn came; nothing was changed";
+                let why =
+                    "the deadline passed before the store began the request; nothing was changed";
                 Err(Error::Unavailable { why: why.to_owned() })
             }
             _ => Ok(()),

@@ -146,7 +146,7 @@ impl<Task> Queue<Task> {
         let full = state.waiting.len() >= QUEUE_OPS_MAX
             || (state.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX && !state.waiting.is_empty());
         if full {
-            let why = "too many mutations wait to be committed".to_owned();
+            let why = "too many mutations wait for the committer".to_owned();
             return Err(Error::Unavailable { why });
         }
         if state.closed {
@@ -171,7 +171,9 @@ impl<Task> Queue<Task> {
             return Err(fault::too_late());
         }
         if state.tasks.len() >= TASKS_MAX {
-            return Err(Error::Unavailable { why: "too much waits to be done".to_owned() });
+            return Err(Error::Unavailable {
+                why: "too many tasks wait for the committer".to_owned(),
+            });
         }
         state.tasks.push_back(task);
         self.bell.notify_one();

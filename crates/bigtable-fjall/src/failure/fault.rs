@@ -11,14 +11,15 @@ pub(crate) const BACKUP: &str = "restore the directory from a backup; do not rem
 
 /// The reason why a request whose batch could not be written has no outcome yet. The store
 /// finds out what the disk holds before it answers the caller.
-const UNDECIDED: &str = "a write to the disk failed, and it is not yet known what the disk holds";
+const UNDECIDED: &str =
+    "a write to the disk failed, and the store does not yet know what the disk holds";
 
 /// Like [`UNDECIDED`], for a request that was not tried.
-const UNTRIED: &str = "a write to the disk failed before";
+const UNTRIED: &str = "an earlier write to the disk failed, and the store has not recovered yet";
 const STOPPED: &str = "the engine has stopped";
 const COMMITTER_STOPPED: &str = "the committer has stopped";
 const REOPENED: &str =
-    "the disk failed, the store was opened anew, and nothing of this was applied";
+    "the disk failed, the store reopened its engine, and the request was not applied";
 
 /// The error of a batch that could not be written.
 pub(crate) fn undecided() -> Error {
@@ -51,7 +52,8 @@ pub(crate) fn reopened() -> Error {
 
 /// The error while the engine fails repeatedly: writes resume after `left`.
 pub(crate) fn failing(left: Duration) -> Error {
-    let why = format!("the disk fails again and again: writes go on in {} s", left.as_secs() + 1);
+    let why =
+        format!("the disk keeps failing: the store takes writes again in {} s", left.as_secs() + 1);
     Error::Unavailable { why }
 }
 
@@ -141,7 +143,7 @@ pub(crate) fn engine(path: &Path, doing: &str, error: &fjall::Error) -> Error {
         E::InvalidVersion(Some(version)) => files(
             path,
             format!(
-                "the data is in the engine's format {version:?}, which this release does not know"
+                "the data is in the engine's format {version:?}, which this release cannot read"
             ),
             "open it with the release of this program that wrote it, or a newer one",
         ),

@@ -316,7 +316,8 @@ impl Running {
                 }
                 tracing::error!(
                     target: "percolator::store", event = "halted", dir = %self.path.display(), problem,
-                    "the store has halted and answers nothing any more: check the disk, then open it again"
+                    "the store has halted and answers no more requests: check the disk, then open \
+                     the store again"
                 );
                 self.condition.set(Condition::Halted { why: problem });
                 Err(halted)
@@ -387,7 +388,7 @@ impl Running {
         tracing::warn!(
             target: "percolator::store", event = "reopened", dir = %self.path.display(), journal = ?way,
             took = ?began.elapsed(),
-            "the store has cut its journal and opened its engine anew: everything acknowledged is there"
+            "the store has cut its journal and reopened its engine: no acknowledged write is lost"
         );
         Ok(())
     }

@@ -33,7 +33,7 @@ pub(super) fn report_failure(engine: &Engine) {
     };
     tracing::error!(
         target: "percolator::store", event = "disk_failed", dir = %engine.path.display(), why,
-        "the disk has failed: the store finds out what it holds"
+        "the disk has failed: the store checks what the disk holds"
     );
 }
 

@@ -58,7 +58,7 @@ impl Catalog {
         let Some(stored) = self.0.get(key(TABLE, name))? else { return Ok(None) };
         let (id, description) = stored
             .split_first_chunk::<ID_BYTES>()
-            .ok_or(Fault::Damaged("a table in the catalog has no id"))?;
+            .ok_or(Fault::Damaged("the catalog has a table without an id"))?;
         Ok(Some((u32::from_be_bytes(*id), Slice::new(description))))
     }
 

@@ -132,7 +132,7 @@ impl Place {
     fn at(stored: &[u8], at: usize) -> Result<Self, Fault> {
         let stamp = stored.get(at..).and_then(<[u8]>::first_chunk::<STAMP_BYTES>);
         let stamp = stamp.copied().map(u64::from_be_bytes);
-        let stamp = stamp.ok_or(Fault::Damaged("a version in a pack without its timestamp"))?;
+        let stamp = stamp.ok_or(Fault::Damaged("a version in a pack has no timestamp"))?;
         let start = at + STAMP_BYTES;
         let end = match (stamp >> LENGTH_SHIFT) & LENGTH_MASK {
             0 => stored.len(),

@@ -67,7 +67,8 @@ pub(crate) fn number_families(schema: &TableSchema) -> Result<Vec<FamilyInfo>> {
     for (group, described) in schema.groups.iter().enumerate() {
         for family in &described.families {
             let number = u8::try_from(families.len());
-            let number = number.map_err(|_| Error::invalid("more than 256 families"))?;
+            let number = number
+                .map_err(|_| Error::invalid("the store's tables have more than 256 families"))?;
             families.push(FamilyInfo { family: family.family.clone(), number, group });
         }
     }

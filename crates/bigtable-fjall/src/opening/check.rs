@@ -94,7 +94,7 @@ pub(crate) fn check(
     let problem = match read {
         Ok(Ok(())) => return Ok(checked),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "the engine cannot make sense of what it reads".to_owned(),
+        Err(_) => "the engine cannot read its files".to_owned(),
     };
     let problem = problem.replace(&stand_in.path().display().to_string(), ".");
     checked.problems.push(Problem::new(&closed.dir, problem));

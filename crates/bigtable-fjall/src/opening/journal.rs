@@ -288,7 +288,7 @@ impl Reader {
                 let keyspace: [u8; 8] = self.take()?;
                 sum.update(&keyspace);
             }
-            _ => return Err(Stop::Unsound("an item of an unknown kind is in it")),
+            _ => return Err(Stop::Unsound("it has an item of an unknown kind")),
         }
         Ok(())
     }

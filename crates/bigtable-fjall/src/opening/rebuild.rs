@@ -60,8 +60,8 @@ pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebui
         (None, None) => Default::default(),
         (None, Some(Damage { path, problem })) => {
             let problem = format!(
-                "{problem}: it is the engine's list of keyspaces, and the inventory that repeats it is \
-                 damaged, too, so nothing in the directory has a name"
+                "{problem}: it is the engine's list of keyspaces, and the inventory that repeats \
+                 it is damaged, too, so the names of the keyspaces are lost"
             );
             return Err(fault::files(path, problem, fault::BACKUP));
         }
@@ -96,7 +96,7 @@ pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebui
     if list_lost.is_some() {
         notes.push(note(
             &list,
-            "the list of keyspaces is made anew from the inventory, and nothing is lost with it",
+            "the list of keyspaces is rebuilt from the inventory, and no data is lost",
         ));
     }
     if survey.inventory.is_some() {
@@ -108,8 +108,8 @@ pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebui
         let dir = keyspaces.join(number.to_string());
         let (runs, done) = match by_newest_manifest(&dir, template.manifest(number)?) {
             Ok(runs) => {
-                let done = "the newest manifest names the files that are there, all of them whole, and \
-                            nothing is lost";
+                let done = "the newest manifest names these files, all of them are whole, and no \
+                            data is lost";
                 (runs, done.to_owned())
             }
             Err(empty) => by_files(&dir, empty, &mut unreadable)?,
@@ -222,21 +222,21 @@ fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Ru
                 Ok(Err(damage)) => unreadable.push(damage),
                 Err(_) => {
                     let path = folder.join(number.to_string());
-                    unreadable.push(Damage::new(&path, "the engine cannot make sense of it"));
+                    unreadable.push(Damage::new(&path, "the engine cannot read it"));
                 }
             }
         }
     }
     let done = format!(
-        "a manifest is made anew of the files that can be read, {} of runs and {} of large values: \
-         cells that a merge removed may show again",
+        "a manifest is rebuilt from the readable files, {} of runs and {} of large values: cells \
+         that a merge removed may reappear",
         spans.len(),
         values.len()
     );
     let runs = in_runs(spans);
     if runs.len() > RUNS_MAX {
         let problem =
-            format!("its files overlap in {} runs, and {RUNS_MAX} are the most", runs.len());
+            format!("its files overlap in {} runs, and at most {RUNS_MAX} are allowed", runs.len());
         return Err(fault::files(dir, problem, fault::BACKUP));
     }
     Ok((empty.with_files(runs, values), done))

@@ -56,7 +56,7 @@ impl fmt::Display for Recovery {
         let Recovery { journal, at, bytes, batches, restarted } = self;
         write!(f, "journal {journal} was cut at byte {at}: {bytes} bytes, ")?;
         match (&batches[..], batches.last()) {
-            ([], _) | (_, None) => write!(f, "of no batch that can be read")?,
+            ([], _) | (_, None) => write!(f, "of no readable batch")?,
             ([one], _) => write!(f, "of batch {one}")?,
             ([first, ..], Some(last)) => {
                 write!(f, "of {} batches from {first} to {last}", batches.len())?;

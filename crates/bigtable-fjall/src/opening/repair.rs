@@ -84,7 +84,7 @@ impl Repair {
                 let (from, to, count) = (journal.end, first.at, behind.batches.len());
                 let problem = format!(
                     "bytes {from} to {to} are dropped, and the {count} sound batches behind them \
-                     are kept: transactions whose batches were dropped may be there in part"
+                     are kept: transactions whose batches were dropped may be incomplete"
                 );
                 dropped.push(Problem::new(&journal.path, problem));
             }
@@ -126,8 +126,7 @@ impl Repair {
         let groups = catalog.groups().map_err(reading)?;
         let keyspaces = self.closed.survey.inventory.iter().flat_map(|i| i.keyspaces.values());
         if groups.is_empty() && keyspaces.clone().any(|name| name != catalog::KEYSPACE) {
-            let problem =
-                "the catalog, which says what the tables are, is lost: nothing can be saved";
+            let problem = "the catalog, which describes the tables, is lost: nothing can be saved";
             return Err(fault::files(&self.closed.dir, problem, fault::BACKUP));
         }
         let options = Options { durability: Durability::Buffered, ..Options::default() };

@@ -82,7 +82,7 @@ impl Runs {
             bytes => bytes.map_err(|e| Damage::io(&current, &e))?,
         };
         let Ok(bytes) = <[u8; CURRENT_BYTES]>::try_from(bytes) else {
-            return Err(Damage::new(&current, "it does not have the length that it must have"));
+            return Err(Damage::new(&current, "its length is wrong"));
         };
         let number = number(&bytes[..8]);
         let manifest = dir.join(format!("v{number}"));

@@ -219,7 +219,7 @@ fn read_keyspace(dir: &Path, whole: bool) -> Result<Option<(Runs, Vec<Damage>)>,
     let opened = std::panic::catch_unwind(|| runs.check_openable());
     let mut damages = match opened {
         Ok(damages) => damages,
-        Err(_) => vec![Damage::new(dir, "the engine cannot make sense of a run")],
+        Err(_) => vec![Damage::new(dir, "the engine cannot read a run")],
     };
     if whole && damages.is_empty() {
         damages = runs.verify();

@@ -101,5 +101,5 @@ pub(crate) fn any_in_family(
 /// The timestamp of the version that a key names.
 pub(crate) fn timestamp_of(key: &[u8]) -> Result<Timestamp, Fault> {
     let timestamp = Shape::of(key).and_then(|shape| shape.timestamp);
-    timestamp.ok_or(Fault::Damaged("a version under a key that is none"))
+    timestamp.ok_or(Fault::Damaged("a version has a malformed key"))
 }

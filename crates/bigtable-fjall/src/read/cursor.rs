@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
             None => None,
             Some((key, value)) => {
                 self.examined += 1;
-                let shape = shape.ok_or(Fault::Damaged("a key that is none"))?;
+                let shape = shape.ok_or(Fault::Damaged("a key is malformed"))?;
                 Some(Ahead { key, shape, value })
             }
         };
@@ -145,7 +145,7 @@ impl<'a> Cursor<'a> {
         match &mut self.walk {
             Walk::Versions(filter) => {
                 let timestamp = shape.timestamp;
-                let timestamp = timestamp.ok_or(Fault::Damaged("a version without its time"))?;
+                let timestamp = timestamp.ok_or(Fault::Damaged("a version has no timestamp"))?;
                 let chosen = filter.columns.0[filter.matched];
                 let version = Version::whole(timestamp, &value);
                 cells.push(cell(chosen.select, chosen.qualifier(key, shape), &version));

@@ -149,7 +149,7 @@ pub(crate) fn last_row(
     let mut last = None;
     let mut see = |key: Option<Slice>| -> std::result::Result<(), Fault> {
         let Some(key) = key else { return Ok(()) };
-        let shape = Shape::of(&key).ok_or(Fault::Damaged("a key that is none"))?;
+        let shape = Shape::of(&key).ok_or(Fault::Damaged("a key is malformed"))?;
         let row = Key::from_prefix(shape.row_prefix(&key));
         last = last.take().max(Some(row));
         Ok(())

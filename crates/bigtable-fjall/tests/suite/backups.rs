@@ -281,7 +281,7 @@ fn directories_of_others_are_left_alone() {
     }
     // A backup cannot be opened as a store, so nothing is written to it by mistake.
     let (problem, _) = files_error(FjallStore::open(bed.path("copy"), Options::default()));
-    assert!(problem.contains("not a store"), "{problem}");
+    assert!(problem.contains("holds no store"), "{problem}");
     // While one backup is written, another one is refused.
     let lock = fs::File::open(bed.path("copy/LOCK")).unwrap();
     lock.lock().unwrap();

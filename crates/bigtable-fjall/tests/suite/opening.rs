@@ -50,7 +50,7 @@ fn another_format_is_refused() {
         fs::write(dir.path().join("FORMAT"), format!("bigtable-fjall\nformat {number}\n")).unwrap();
         let (problem, remedy) = files_error(FjallStore::open(dir.path(), Options::default()));
         assert!(problem.contains(&format!("format {number}")), "{problem}");
-        assert!(problem.contains("knows format 4"), "{problem}");
+        assert!(problem.contains("reads format 4"), "{problem}");
         assert!(remedy.contains(says), "{remedy}");
     }
 }

@@ -101,7 +101,7 @@ fn a_lost_list_of_keyspaces_is_made_anew_from_the_inventory() {
     for (begins, harm) in lost {
         let what = format!("{begins:?} {harm:?}");
         let (said, found) = repaired(&what, &files, |dir| each(dir, 0, begins, &harm));
-        assert!(said.contains("anew from the inventory, and nothing is lost"), "{what}: {said}");
+        assert!(said.contains("rebuilt from the inventory, and no data is lost"), "{what}: {said}");
         assert!(found == tables, "{what}");
     }
     for lost in ["engine/keyspaces/0", "engine/keyspaces/0/tables"] {
@@ -120,10 +120,10 @@ fn a_lost_manifest_is_made_anew_from_the_files() {
     assert!(keyspaces.len() >= 5, "{keyspaces:?}");
     for keyspace in &keyspaces {
         for (begins, harm, says) in [
-            (&["current"][..], Harm::Remove, "newest manifest names the files that are there"),
-            (&["v"], Harm::Flip(9, 0x10), "newest manifest names the files that are there"),
-            (&["v"], Harm::Cut(20), "a manifest is made anew"),
-            (&["v", "current"], Harm::Remove, "a manifest is made anew"),
+            (&["current"][..], Harm::Remove, "newest manifest names these files"),
+            (&["v"], Harm::Flip(9, 0x10), "newest manifest names these files"),
+            (&["v"], Harm::Cut(20), "a manifest is rebuilt"),
+            (&["v", "current"], Harm::Remove, "a manifest is rebuilt"),
         ] {
             let what = format!("{keyspace} {begins:?} {harm:?}");
             let (said, found) = repaired(&what, &files, |dir| each(dir, *keyspace, begins, &harm));

@@ -63,13 +63,13 @@ impl Address {
     fn parse(text: &str, emulator: Option<&str>) -> Result<Self, Error> {
         let shown: String = text.chars().take(PART_BYTES_MAX).collect();
         let wrong = |why: &str| Error::invalid(format!("{shown:?} {why}: give {FORM}"));
-        let no_form = || wrong("is no address of a Bigtable");
+        let no_form = || wrong("is not the address of a Bigtable instance");
         let rest = text.strip_prefix("bigtable://").ok_or_else(no_form)?;
         let (path, query) = rest.split_once('?').map_or((rest, None), |(p, q)| (p, Some(q)));
         let app_profile = match query.map(|query| query.strip_prefix("app_profile=")) {
             None => None,
             Some(Some(name)) if is_profile(name) => Some(name.to_owned()),
-            Some(_) => return Err(wrong("ends with what is no ?app_profile=NAME")),
+            Some(_) => return Err(wrong("has a query that is not ?app_profile=NAME")),
         };
         let parts: Vec<_> = path.split('/').collect();
         let (place, project, instance) = match (&parts[..], emulator) {

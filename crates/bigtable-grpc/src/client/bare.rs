@@ -38,8 +38,8 @@ impl BareTable {
     /// # Errors
     /// `InvalidRequest` for a selection of nothing: no request exists for it.
     pub fn read(&self, row: &RowKey, select: &Selection) -> Result<BareRead> {
-        let reading = filter::of_selection(select)
-            .ok_or_else(|| Error::invalid("a selection of nothing is not asked for"))?;
+        let reading =
+            filter::of_selection(select).ok_or_else(|| Error::invalid("the selection is empty"))?;
         Ok(BareRead(self.0.read_request(GrpcTable::one(row), reading.filter, 1)))
     }
 

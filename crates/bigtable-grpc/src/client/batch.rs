@@ -44,7 +44,7 @@ pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) 
             Ok(Limits { entries_max: several(entries_max), reads_max: several(reads_max) })
         }
         Err(status) if status.code() == Code::Unimplemented => {
-            tracing::debug!(%status, "the server takes no batches");
+            tracing::debug!(%status, "the server does not accept batches");
             Ok(Limits::default())
         }
         Err(status) => Err(of_read(&status)),
@@ -70,7 +70,9 @@ pub(super) async fn send(
             }
             Ok(wire) => {
                 entries.push((place, entry(wire)));
-                Err(Error::Unknown { why: "the server left it without an answer".to_owned() })
+                Err(Error::Unknown {
+                    why: "the server did not answer this request of the batch".to_owned(),
+                })
             }
         });
     }

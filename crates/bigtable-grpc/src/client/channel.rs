@@ -63,8 +63,8 @@ impl Way {
             None if plaintext => endpoint(&format!("http://{authority}"))?,
             None => {
                 return Err(Error::invalid(format!(
-                    "plain text to {authority}, which is not on this machine: give certificates, \
-                     or allow it in a network you trust"
+                    "the client would send plain text to {authority}, which is not on this \
+                     machine: give certificates, or allow plain text in a network you trust"
                 )));
             }
         };
@@ -99,7 +99,7 @@ fn endpoint(url: &str) -> Result<Endpoint> {
 fn encrypted(url: &str, config: ClientTlsConfig) -> Result<Endpoint> {
     endpoint(url)?.tls_config(config).map_err(|error| {
         let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
-        Error::invalid(format!("{url}: the certificates are of no use: {why}"))
+        Error::invalid(format!("{url}: the certificates cannot be used: {why}"))
     })
 }
 
@@ -239,7 +239,7 @@ fn features() -> Result<MetadataValue<Ascii>> {
         ..FeatureFlags::default()
     };
     let text = base64::engine::general_purpose::URL_SAFE.encode(flags.encode_to_vec());
-    text.parse().map_err(|_| Error::invalid(format!("{text:?} is no header")))
+    text.parse().map_err(|_| Error::invalid(format!("{text:?} cannot be a header")))
 }
 
 /// Sends PingAndWarm, on which Google's servers load their data about the instance.
@@ -287,7 +287,7 @@ pub(crate) fn routing(params: &[(&str, &str)]) -> Result<MetadataValue<Ascii>> {
             }
         }
     }
-    text.parse().map_err(|_| Error::invalid(format!("{text:?} is no header")))
+    text.parse().map_err(|_| Error::invalid(format!("{text:?} cannot be a header")))
 }
 
 #[cfg(test)]

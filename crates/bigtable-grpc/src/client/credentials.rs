@@ -143,7 +143,7 @@ impl Credentials {
 
 fn hold(token: Token) -> Result<Held, String> {
     let header = format!("Bearer {}", token.text).parse();
-    let mut header: HeaderValue = header.map_err(|_| "the token is no text".to_owned())?;
+    let mut header: HeaderValue = header.map_err(|_| "the token is not text".to_owned())?;
     // Sensitive: left out of debug output and out of HTTP/2's compression tables.
     header.set_sensitive(true);
     let end = Instant::now() + token.valid_for;

@@ -43,7 +43,7 @@ impl Together for RowRead {
     }
 
     fn given_up() -> Error {
-        Error::Unavailable { why: format!("the read was given up: {RUNTIME_ENDED}") }
+        Error::Unavailable { why: format!("the client gave the read up: {RUNTIME_ENDED}") }
     }
 }
 
@@ -100,7 +100,7 @@ async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<RowRead>>) {
         if left.is_empty() {
             return;
         }
-        let unanswered = || Status::unavailable("the server has left reads without an answer");
+        let unanswered = || Status::unavailable("the server did not answer all reads");
         let status = outcome.err().or(failed).unwrap_or_else(unanswered);
         if status.code() == Code::Unimplemented {
             // An older release without the extension has replaced the server.
@@ -148,7 +148,7 @@ impl Answers {
         }
         match self.open {
             None => Ok(()),
-            Some(_) => Err(broken("it ends within an answer".to_owned())),
+            Some(_) => Err(broken("the stream ends within an answer".to_owned())),
         }
     }
 
@@ -173,7 +173,9 @@ impl Answers {
         }
         merger.finish()?;
         let slot = self.left.get_mut(place);
-        let slot = slot.filter(|slot| slot.is_some()).ok_or("an answer that was not asked for")?;
+        let slot = slot
+            .filter(|slot| slot.is_some())
+            .ok_or("the server sent an answer that no request asked for")?;
         let status = part.status.map(|s| Status::new(Code::from_i32(s.code), s.message));
         if let Some(status) = &status
             && is_transient(status)

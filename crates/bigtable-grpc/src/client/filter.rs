@@ -118,7 +118,7 @@ pub(crate) fn of_predicate(probes: &[Probe], may_be_coarse: bool) -> Result<RowF
     }
     if !may_be_coarse {
         return Err(Error::invalid(format!(
-            "the predicate takes {bytes} bytes as a filter, and the API takes {FILTER_BYTES_MAX}: \
+            "the predicate needs a filter of {bytes} bytes, and the API allows {FILTER_BYTES_MAX}: \
              write fewer columns of one row in one transaction, or use shorter names"
         )));
     }

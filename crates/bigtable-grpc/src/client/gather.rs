@@ -30,8 +30,9 @@ use super::wire::GrpcTable;
 pub(super) const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Why no answer will arrive, and the remedy.
-pub(super) const RUNTIME_ENDED: &str =
-    "the tokio runtime that opened the store has ended; open the store in one that outlives it";
+pub(super) const RUNTIME_ENDED: &str = "the tokio runtime that opened the store has ended; open \
+                                       the store in a runtime that runs for longer than the store \
+                                       is used";
 
 /// A request that can be combined with others of its table.
 pub(super) trait Together: Sized + Send + 'static {
@@ -155,7 +156,7 @@ async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: 
         return R::deliver(table, gathered).await;
     }
     for waiting in gathered {
-        let why = format!("this process stood still for {late:?}; the request was not sent");
+        let why = format!("this process did not run for {late:?}; the request was not sent");
         waiting.tell(Err(Error::Unavailable { why }));
     }
 }
@@ -196,6 +197,6 @@ impl Together for ConditionalMutation {
     }
 
     fn given_up() -> Error {
-        Error::Unknown { why: format!("the request was given up: {RUNTIME_ENDED}") }
+        Error::Unknown { why: format!("the client gave the request up: {RUNTIME_ENDED}") }
     }
 }

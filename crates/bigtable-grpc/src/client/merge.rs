@@ -71,9 +71,9 @@ impl Merger {
     fn reset(&mut self, chunk: &CellChunk) -> Result<(), String> {
         let bare = CellChunk { row_status: chunk.row_status, ..CellChunk::default() };
         if self.row.take().is_none() {
-            return Err("a reset without a row".to_owned());
+            return Err("a reset comes without a row".to_owned());
         }
-        if *chunk == bare { Ok(()) } else { Err("a reset with data".to_owned()) }
+        if *chunk == bare { Ok(()) } else { Err("a reset has data".to_owned()) }
     }
 
     fn begin(&self, chunk: &CellChunk) -> Result<Open, String> {
@@ -117,7 +117,7 @@ impl Open {
             more => {
                 let (micros, mut value) = more.unwrap_or((chunk.timestamp_micros, Vec::new()));
                 if value.len() + chunk.value.len() > VALUE_BYTES_MAX {
-                    return Err("a value of too many bytes".to_owned());
+                    return Err("a value has too many bytes".to_owned());
                 }
                 value.extend_from_slice(&chunk.value);
                 if continues {

@@ -143,7 +143,10 @@ impl Slots {
             let part = rand::rng().random_range(0.8..1.0);
             tokio::time::sleep(gap.mul_f64(part)).await;
             while let Err(status) = self.replace(slot).await {
-                tracing::warn!(code = ?status.code(), "an old connection stays: no new one could be made");
+                tracing::warn!(
+                    code = ?status.code(),
+                    "an old connection stays in use, because no new one could be opened"
+                );
                 tokio::time::sleep(AGAIN).await;
             }
         }

@@ -151,7 +151,10 @@ impl GrpcStore {
             Err(status) if status.code() == Code::Unimplemented => return Ok(()),
             // Credentials without the permission to read profiles may still use them.
             Err(status) if self.channels.by_token() && status.code() == Code::PermissionDenied => {
-                tracing::warn!(profile = name, "cannot see how this profile routes");
+                tracing::warn!(
+                    profile = name,
+                    "this client cannot read how the application profile routes requests"
+                );
                 return Ok(());
             }
             Err(status) => return Err(of_read(&status)),
@@ -164,11 +167,11 @@ impl GrpcStore {
             }
             Some(RoutingPolicy::SingleClusterRouting(_)) => Err(Error::invalid(format!(
                 "application profile {name} does not allow single-row transactions, which \
-                 Percolator is built of: allow them, or name another profile"
+                 Percolator requires: allow them, or name another profile"
             ))),
             _ => Err(Error::invalid(format!(
-                "application profile {name} routes to several clusters, and a row is atomic in one \
-                 alone: name a profile with single-cluster routing"
+                "application profile {name} routes to several clusters, and rows are atomic within \
+                 one cluster only: name a profile with single-cluster routing"
             ))),
         }
     }
@@ -229,8 +232,9 @@ impl GrpcStore {
         };
         match outcome {
             Err(status) if status.code() == Code::PermissionDenied => Err(Error::invalid(format!(
-                "table {id} lacks families, and these credentials may not create them ({}): let \
-                 somebody who may open it once, or allow bigtable.tables.create and .update",
+                "table {id} lacks families, and these credentials may not create them ({}): let a \
+                 user with these permissions open the table once, or allow bigtable.tables.create \
+                 and .update",
                 status.message()
             ))),
             Err(status) if status.code() != Code::AlreadyExists => Err(of_mutation(&status)),
@@ -255,7 +259,7 @@ impl GrpcStore {
             }
             self.complete(id, found.as_ref(), missing, &routing).await?;
         }
-        let why = format!("table {id} is being created and deleted by others");
+        let why = format!("other clients keep creating and deleting table {id}");
         Err(Error::Unavailable { why })
     }
 }

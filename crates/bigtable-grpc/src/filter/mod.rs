@@ -107,7 +107,8 @@ fn compile_at(filter: &RowFilter, depth: usize, in_condition: bool) -> Result<Fi
     let Some(filter) = &filter.filter else { return Ok(Filter::Pass) };
     let inner = |filter: &RowFilter| compile_at(filter, depth + 1, in_condition);
     let pattern = |what: &str, pattern: &[u8]| {
-        Pattern::new(pattern).map_err(|error| format!("{what} is no regular expression: {error}"))
+        Pattern::new(pattern)
+            .map_err(|error| format!("{what} is not a regular expression: {error}"))
     };
     Ok(match filter {
         Wire::Chain(chain) => {
@@ -127,12 +128,14 @@ fn compile_at(filter: &RowFilter, depth: usize, in_condition: bool) -> Result<Fi
             };
             let predicate = branch(&condition.predicate_filter)?;
             Filter::Condition {
-                predicate: predicate.ok_or("a condition without a predicate")?,
+                predicate: predicate.ok_or("the condition has no predicate")?,
                 then: branch(&condition.true_filter)?,
                 other: branch(&condition.false_filter)?,
             }
         }
-        Wire::Sink(true) if in_condition => return Err("a sink within a condition".to_owned()),
+        Wire::Sink(true) if in_condition => {
+            return Err("a condition must not contain a sink".to_owned());
+        }
         Wire::Sink(true) => Filter::Sink,
         Wire::PassAllFilter(true) => Filter::Pass,
         Wire::BlockAllFilter(true) => Filter::Block,
@@ -205,7 +208,7 @@ fn several(
 fn columns(range: &ColumnRange) -> Result<Filter, String> {
     use column_range::{EndQualifier, StartQualifier};
     if range.family_name.is_empty() {
-        return Err("a column range without a family".to_owned());
+        return Err("the column range has no family".to_owned());
     }
     let start = match &range.start_qualifier {
         None => Bound::Unbounded,
@@ -248,7 +251,7 @@ fn interval(what: &str, start: Bound<Bytes>, end: Bound<Bytes>) -> Result<Interv
 
 fn times(start: i64, end: i64) -> Result<Filter, String> {
     if start < 0 || end < 0 {
-        return Err("a timestamp range before 1970".to_owned());
+        return Err("the timestamp range begins before 1970".to_owned());
     }
     if end != 0 && start > end {
         return Err("the timestamp range ends before it starts".to_owned());

@@ -151,7 +151,7 @@ impl Source<'_> {
         let digits = str::from_utf8(digits).ok().filter(|_| hex).ok_or(WRONG)?;
         let byte = u8::from_str_radix(digits.trim_start_matches('0'), 16);
         let zero = digits.bytes().all(|digit| digit == b'0');
-        self.literal(if zero { 0 } else { byte.map_err(|_| "\\x{...} beyond a byte")? });
+        self.literal(if zero { 0 } else { byte.map_err(|_| "\\x{...} is larger than a byte")? });
         Ok(())
     }
 
@@ -167,13 +167,13 @@ impl Source<'_> {
             }
             number = number * 8 + self.take().map_or(0, |digit| u32::from(digit - b'0'));
         }
-        self.literal(u8::try_from(number).map_err(|_| "an octal escape beyond a byte")?);
+        self.literal(u8::try_from(number).map_err(|_| "an octal escape is larger than a byte")?);
         Ok(())
     }
 
     /// Translates a class of bytes, after its opening bracket.
     fn class(&mut self) -> Result<(), String> {
-        const OPEN: &str = "a class without its closing bracket";
+        const OPEN: &str = "a class has no closing bracket";
         self.out.push('[');
         if self.take_if(b'^') {
             self.out.push('^');

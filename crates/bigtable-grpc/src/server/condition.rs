@@ -49,7 +49,7 @@ async fn wait_for_writes(store: &Arc<FjallStore>, mut condition: Condition) -> C
     let seconds = began.elapsed().as_secs();
     tracing::warn!(
         target: "percolator::store", event = "writable", seconds,
-        "writes go on"
+        "the store accepts writes again"
     );
     condition
 }
@@ -67,11 +67,12 @@ fn say(store: &FjallStore, condition: &Condition, since: Duration) {
     match condition {
         Condition::Full { free, wanted } => tracing::error!(
             target: "percolator::store", event = "disk_full", %dir, free, wanted, seconds,
-            "the disk is full: writes are refused, reads go on; free some space on this file system"
+            "the disk is full: the store refuses writes and answers reads; free some space on this \
+             file system"
         ),
         other => tracing::error!(
             target: "percolator::store", event = "not_writable", %dir, condition = ?other, seconds,
-            "the disk fails: writes are refused, reads go on"
+            "the disk fails: the store refuses writes and answers reads"
         ),
     }
 }

@@ -144,6 +144,6 @@ impl OperationsService for Operations {
         request: Request<GetOperationRequest>,
     ) -> Result<Response<Operation>, Status> {
         let name = request.into_inner().name;
-        Err(Status::not_found(format!("operation {name} is done, or never was")))
+        Err(Status::not_found(format!("operation {name} has ended, or never existed")))
     }
 }

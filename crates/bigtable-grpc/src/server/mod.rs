@@ -240,7 +240,11 @@ impl Server {
             Ok(request)
         });
         if !self.silence.is_zero() {
-            tracing::warn!(silence = ?self.silence, "the machine was started again: leases run out first");
+            tracing::warn!(
+                silence = ?self.silence,
+                "the machine restarted: the server waits until all leases have expired before it \
+                 answers"
+            );
             tokio::select! {
                 () = tokio::time::sleep(self.silence) => {}
                 // Not acknowledged, so the next start is silent too.
@@ -249,7 +253,11 @@ impl Server {
             let store = self.tables.store.clone();
             let acknowledged = tokio::task::spawn_blocking(move || store.acknowledge_restart());
             if let Ok(Err(error)) = acknowledged.await {
-                tracing::warn!(%error, "the next start will be silent again");
+                tracing::warn!(
+                    %error,
+                    "the restart could not be recorded: the next start waits again until leases \
+                     have expired"
+                );
             }
         }
         let mut builder = tonic::transport::Server::builder();
@@ -291,7 +299,7 @@ pub enum ServeError {
     #[error(transparent)]
     Settings(#[from] cluster_net::Error),
     /// The listener is unusable. Choose another address or port.
-    #[error("the listener is of no use ({0}): choose another address or port")]
+    #[error("the server cannot use the listener ({0}): choose another address or port")]
     Listener(#[from] std::io::Error),
     /// The store has halted, because it no longer knows what its disk holds. End the process,
     /// check the disk, and start it again.

@@ -82,7 +82,7 @@ fn rule(schema: &Schema, rule: &ReadModifyWriteRule) -> Result<Rule, Status> {
     let family = family(schema, &rule.family_name)?;
     limits::check_qualifier(&rule.column_qualifier)?;
     let what = match &rule.rule {
-        None => return Err(Status::invalid_argument("a rule without its kind")),
+        None => return Err(Status::invalid_argument("a rule has no kind")),
         Some(Wire::AppendValue(value)) => What::Append(value.clone()),
         Some(Wire::IncrementAmount(amount)) => What::Increment(*amount),
     };

@@ -140,7 +140,7 @@ pub(crate) fn family<'a>(schema: &'a Schema, name: &str) -> Result<&'a FamilyRec
 }
 
 fn change(schema: &Schema, mutation: &data::Mutation, now: Timestamp) -> Result<Change, Status> {
-    let missing = || Status::invalid_argument("a mutation without its kind");
+    let missing = || Status::invalid_argument("a mutation has no kind");
     match mutation.mutation.as_ref().ok_or_else(missing)? {
         Wire::SetCell(set) => {
             let family = family(schema, &set.family_name)?;
@@ -186,7 +186,7 @@ fn delete_times(range: Option<&TimestampRange>) -> Result<TimeRange, Status> {
     let millis = |micros: i64| micros >= 0 && micros % 1000 == 0;
     if !millis(start) || !millis(end) {
         return Err(Status::invalid_argument(format!(
-            "the time range {start}..{end} is not of multiples of 1000 from 0 on"
+            "the bounds of the time range {start}..{end} are not multiples of 1000 from 0 on"
         )));
     }
     if end != 0 && start >= end {

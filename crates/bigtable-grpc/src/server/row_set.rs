@@ -56,7 +56,7 @@ fn range(wire: &data::RowRange) -> Result<RowRange, Status> {
         && from > to
     {
         return Err(Status::invalid_argument(format!(
-            "the range from {from} to {to} is backwards"
+            "the range from {from} to {to} ends before it starts"
         )));
     }
     Ok(RowRange { start, end })

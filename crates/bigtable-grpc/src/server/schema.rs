@@ -58,7 +58,7 @@ impl TableRecord {
                 postcard::from_bytes(body).map_err(|error| format!("damaged: {error}"))
             }
             Some((version, _)) => {
-                Err(format!("of version {version}, this release knows {VERSION}"))
+                Err(format!("of version {version}, and this release reads version {VERSION}"))
             }
             None => Err("empty".to_owned()),
         }

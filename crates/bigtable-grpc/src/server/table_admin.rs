@@ -64,7 +64,7 @@ impl BigtableTableAdmin for TableAdmin {
         let mut splits: Vec<_> = request.initial_splits.iter().map(|s| s.key.to_vec()).collect();
         if splits.len() > limits::SPLITS_MAX {
             return Err(Status::invalid_argument(format!(
-                "{} initial splits, at most {}",
+                "the table has {} initial splits, at most {} are allowed",
                 splits.len(),
                 limits::SPLITS_MAX
             )));
@@ -113,7 +113,7 @@ impl BigtableTableAdmin for TableAdmin {
         }
         if let Some(other) = paths.iter().find(|path| *path != "deletion_protection") {
             return Err(Status::unimplemented(format!(
-                "this server cannot update {other:?}: deletion_protection alone"
+                "this server cannot update {other:?}, only deletion_protection"
             )));
         }
         let protect = table.deletion_protection;
@@ -193,7 +193,7 @@ impl BigtableTableAdmin for TableAdmin {
         self.0.table(&name).await?;
         if consistency_token.strip_prefix(TOKEN_PREFIX) != Some(&name) {
             return Err(Status::invalid_argument(format!(
-                "{consistency_token:?} is no consistency token of this table"
+                "{consistency_token:?} is not a consistency token of this table"
             )));
         }
         Ok(Response::new(CheckConsistencyResponse { consistent: true }))
@@ -221,7 +221,8 @@ fn check_family_count(count: usize) -> Result<(), Status> {
     if count <= limits::FAMILIES_MAX {
         return Ok(());
     }
-    let text = format!("{count} families, at most {}", limits::FAMILIES_MAX);
+    let text =
+        format!("the table has {count} families, at most {} are allowed", limits::FAMILIES_MAX);
     Err(Status::invalid_argument(text))
 }
 
@@ -271,7 +272,7 @@ fn modify(record: &mut TableRecord, modification: &Modification) -> Result<(), S
             record.dead_families.push(FamilyRecord { gc_rule: Vec::new(), ..dead });
         }
         Some(Mod::Drop(false)) | None => {
-            return Err(Status::invalid_argument("a modification without its kind"));
+            return Err(Status::invalid_argument("a modification has no kind"));
         }
     }
     Ok(())

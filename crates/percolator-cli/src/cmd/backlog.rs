@@ -50,7 +50,7 @@ impl Backlog {
             return Ok(Exit::Done);
         }
         if entries.is_empty() {
-            out.note("nothing waits");
+            out.note("no notification waits for an observer");
             return Ok(Exit::Done);
         }
         let mut header = vec![

@@ -19,9 +19,9 @@ use crate::store::{check_there, open_store};
 /// the directory open (a program of yours, `demo`, `serve table`), that process makes the
 /// copy, with its own user's rights.
 ///
-/// If the target directory holds an earlier backup of the same store, only new contents are
-/// written. The earlier backup stays until the new one is whole, and is then replaced. A
-/// damaged store is reported, and no backup is made.
+/// If the target directory holds an earlier backup of the same store, the command writes new
+/// contents only. The earlier backup stays until the new backup is whole, and is then replaced. If
+/// the store is damaged, the command reports the damage and makes no backup.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator backup --data D --to B
@@ -54,7 +54,7 @@ impl Backup {
             };
             let rows = vec![
                 line("in the backup", made.files, made.bytes),
-                line("written by this one", made.new_files, made.new_bytes),
+                line("written by this command", made.new_files, made.new_bytes),
             ];
             let header = [Column::left(""), Column::right("files"), Column::right("bytes")];
             out.table(&header, rows)?;

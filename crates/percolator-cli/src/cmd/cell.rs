@@ -17,11 +17,11 @@ use crate::store::TableArgs;
 /// How many timestamps are shown without --history.
 const NEWEST: usize = 4;
 
-/// Print what lies beneath a cell: data, locks and write records at each timestamp, newest first.
+/// Print the records of a cell: data, locks and write records at each timestamp, newest first.
 ///
-/// With --explain, say what each record means, and what a reader would do and why.
+/// With --explain, the command also explains each record and the steps of a reader.
 ///
-/// Nothing is resolved or changed. Exit status 1 when the cell was never written.
+/// The command resolves and changes nothing. The exit status is 1 if the cell was never written.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator cell Bob bal --explain --at 7 --data D
@@ -40,10 +40,10 @@ pub(crate) struct Cell {
     /// Show every timestamp instead of the newest few.
     #[arg(long)]
     history: bool,
-    /// Say what each record means, and what a reader would do.
+    /// Explain each record, and the steps of a reader.
     #[arg(long)]
     explain: bool,
-    /// Explain for a reader at this timestamp; at the latest one when none is given.
+    /// Explain for a reader at this timestamp; by default at the latest timestamp.
     #[arg(long, value_name = "TS", requires = "explain")]
     at: Option<u64>,
     #[command(flatten)]
@@ -58,7 +58,7 @@ impl Cell {
         let state = db.cell_state(&table, &row, &column).await?;
         if state.moments.is_empty() {
             let what = format!("{} was never written", state.cell);
-            return Err(Failure::no(what, "`percolator scan` lists the cells that are there"));
+            return Err(Failure::no(what, "`percolator scan` lists the cells of the table"));
         }
         if self.explain {
             return explain(context, &state, &state.explain(at));

@@ -22,13 +22,14 @@ use crate::output::{Column, grouped};
 
 /// Check the files of a store that no process has open, or of a backup, and change nothing.
 ///
-/// Reads every file, compares checksums, and reads every cell from a stand-in among the temporary
-/// files. Ends with 3 if something is damaged or missing. An unfinished batch at the end of the
-/// journal counts: a crash may have left it, and opening the store would cut it off.
+/// The command reads every file, compares checksums, and reads every cell from a copy of the
+/// store's structure among the temporary files. The exit status is 3 if something is damaged or
+/// missing. An unfinished batch at the end of the journal counts: a crash may have left it, and
+/// opening the store would cut it off.
 ///
-/// With --repair it writes what can be saved to a new directory and leaves the old one as it is.
-/// The timestamps of the new store begin above all that were ever seen, so earlier snapshots are
-/// gone.
+/// With --repair the command writes what can be saved to a new directory and leaves the old
+/// directory unchanged. The timestamps of the new store begin above all timestamps found, so
+/// earlier snapshots cannot be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator check D && echo sound
@@ -72,7 +73,8 @@ impl Check {
                 0 => Exit::Done,
                 count => {
                     out.warn(&format!(
-                        "{count} problems; --repair --to NEW saves what can be saved"
+                        "{count} problems were found; `--repair --to NEW` writes what can be saved \
+                         to a new directory"
                     ));
                     Exit::Violated
                 }
@@ -119,7 +121,8 @@ fn check(dir: &Path) -> anyhow::Result<(Checked, Option<Records>)> {
         && newest > issued
     {
         let problem = format!(
-            "the oracle's record says that {issued} is the highest timestamp, and the store has {newest}"
+            "the oracle's record allows timestamps up to {issued}, but the store holds timestamp \
+             {newest}"
         );
         checked.problems.push(Problem::new(dir, problem));
     }
@@ -142,7 +145,7 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
         note(&format!("dropped: {}: {problem}", path.display()));
     }
     for Problem { path, problem, .. } in plan.remade() {
-        note(&format!("made anew: {}: {problem}", path.display()));
+        note(&format!("rebuilt: {}: {problem}", path.display()));
     }
     note(&format!("writing what can be saved to {}", to.display()));
     let saved = plan.write(to)?;
@@ -158,12 +161,12 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
         grouped(saved.unreadable)
     ));
     note(&match begin {
-        Some(above) => format!("timestamps begin above {above}: start all its clients anew"),
-        None => "it holds no oracle's record, so there are no timestamps to raise".to_owned(),
+        Some(above) => format!("timestamps begin above {above}: restart all clients of the store"),
+        None => "the store holds no oracle's record, so no timestamps were raised".to_owned(),
     });
     if dir.join(SEARCH_DIR).exists() {
         note(
-            "the search index was left out: the next command that opens the web index makes it anew \
+            "the search index was left out: the next command that opens the web index rebuilds it \
              from the documents",
         );
     }

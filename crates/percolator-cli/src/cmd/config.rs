@@ -32,7 +32,7 @@ impl Config {
 #[command(after_help = "Example:
   PERCOLATOR_ORACLES=10.0.0.1:7070,10.0.0.2:7070 percolator config view --sources")]
 pub(crate) struct View {
-    /// Say where each setting comes from.
+    /// Show the source of each setting.
     #[arg(long)]
     sources: bool,
 }

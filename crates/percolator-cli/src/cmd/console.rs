@@ -19,14 +19,14 @@ use crate::store::{Place, StoreArgs};
 /// Show a store in the browser, until Ctrl-C. The store is a cluster, or a directory that no
 /// other process has open.
 ///
-/// Rates and durations are those of this process alone, which does no work itself. To see those
-/// of a load or a worker, start it with --console.
+/// The console shows the rates and durations of its own process, which does no other work. To see
+/// those of a load or a worker, start that command with --console.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator console --data D
   percolator console --config percolator.toml --read-only")]
 pub(crate) struct Console {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = ADDRESS)]
     listen: SocketAddr,
     #[command(flatten)]
@@ -70,7 +70,7 @@ impl Console {
             context.out.line(&line.to_string())?;
         } else {
             context.out.line(&announced(&console, io::stdout().is_terminal()))?;
-            context.out.note("open it in a browser; Ctrl-C ends the console");
+            context.out.note("open this URL in a browser; Ctrl-C ends the console");
         }
         asked_to_end(&context.interrupt).await?;
         Ok(Exit::Done)

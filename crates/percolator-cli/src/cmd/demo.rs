@@ -29,10 +29,10 @@ const SEARCHES: [&str; 3] = ["iterate over a hash map", "borrow checker", "comma
 
 /// Index real documentation: load, deduplicate, invert links, rank, search, verify.
 ///
-/// Without DIR it takes the HTML documentation of the Rust toolchain, else that of the
-/// distribution. If there is none, it generates a web site from a seed. It prints which one it
-/// took. Every page is loaded, parsed, clustered, linked and exported in transactions of its own,
-/// on a durable store.
+/// Without DIR, the demo takes the HTML documentation of the Rust toolchain, else that of the
+/// distribution. If neither is installed, it generates a web site from a seed. It prints which one
+/// it took. Every page is loaded, parsed, clustered, linked and exported in transactions of its
+/// own, on a durable store.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator demo
@@ -50,7 +50,7 @@ pub(crate) struct Demo {
     /// When a commit counts as durable; `buffered` survives kill -9 at any moment.
     #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
-    /// End after the summary, and show no console. A demo whose output is no terminal also ends
+    /// End after the summary, and show no console. A demo whose output is not a terminal also ends
     /// by itself.
     #[arg(long)]
     once: bool,

@@ -38,13 +38,13 @@ pub(super) const VERSION: u64 = 1;
   percolator export --data D > all.jsonl
   percolator export --table docs --prefix a/ --at 812 --config percolator.toml | gzip > docs.gz")]
 pub(crate) struct Export {
-    /// Only this table.
+    /// Export this table only.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Only rows whose keys begin with this.
+    /// Export only rows whose keys begin with this text.
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
-    /// The data as it was at this timestamp.
+    /// Export the data as it was at this timestamp.
     #[arg(long, value_name = "TS")]
     at: Option<u64>,
     #[command(flatten)]
@@ -67,7 +67,8 @@ impl Export {
         tables.retain(|name| name != POSITIONS);
         if let Some(wanted) = &self.table {
             if !tables.contains(wanted) {
-                let help = format!("name one with --table; there are: {}", tables.join(", "));
+                let help =
+                    format!("name one of the store's tables with --table: {}", tables.join(", "));
                 return Err(Failure::no(format!("the store has no table {wanted:?}"), help));
             }
             tables.retain(|name| name == wanted);

@@ -14,20 +14,20 @@ use crate::keys;
 use crate::output::{Column, grouped};
 use crate::store::{StoreArgs, at_work};
 
-const NOTHING: &str = "`percolator observers failing` shows what is set aside";
+const NOTHING: &str = "`percolator observers failing` lists the changes that are set aside";
 
 /// A filter of changes.
 #[derive(Debug, Args)]
 struct Which {
-    /// Only those of this observer.
+    /// Only changes that this observer fails at.
     name: Option<String>,
-    /// Only cells of this table.
+    /// Only changes of cells in this table.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Only cells in rows that begin with this text.
+    /// Only changes in rows that begin with this text.
     #[arg(long, value_name = "ROW")]
     prefix: Option<String>,
-    /// Only those whose last error contains this text.
+    /// Only changes whose last error contains this text.
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ impl Which {
         let found = self.set_aside(db).await?;
         if found.is_empty() {
             let of = self.name.as_ref().map_or(String::new(), |name| format!(" of {name}"));
-            return Err(Failure::no(format!("nothing{of} was set aside"), NOTHING));
+            return Err(Failure::no(format!("no matching change{of} is set aside"), NOTHING));
         }
         Ok(found)
     }
@@ -74,9 +74,9 @@ impl Which {
 
 /// List the changes that observers keep failing at, with their errors.
 ///
-/// Some are set aside: their observer failed several times, and does not try them any more. The
-/// others it tries again. Those are known to the process that runs the observer; in a cluster, each
-/// process names a few of them in its status row.
+/// An observer that has failed at a change several times sets the change aside and no longer tries
+/// it. It tries the other changes again. Only the process that runs the observer knows these. In a
+/// cluster, each process names a few of them in its status row.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator observers failing --data D
@@ -145,15 +145,16 @@ impl Failing {
     }
 }
 
-/// Bring back notifications that were set aside because their observer kept failing.
+/// Replay notifications that were set aside because their observer kept failing.
 ///
-/// They are handled when the observer's program runs next. Exit status 1 when there are none.
+/// The observer handles them when its program runs next. The exit status is 1 if no notification
+/// matches.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator observers replay parse --data D
   percolator observers replay --table docs --prefix user/ --dry-run --data D")]
 pub(crate) struct Replay {
-    /// Only say how many there are.
+    /// Print how many changes match, and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -173,9 +174,9 @@ impl Replay {
         if context.out.json {
             context.out.json(&json!({ "matched": matched, "replayed": replayed }))?;
         } else if self.dry_run {
-            context.out.note(&format!("would bring back {}", failures(matched)));
+            context.out.note(&format!("would replay {}", failures(matched)));
         } else {
-            context.out.note(&format!("{} notifications brought back", grouped(replayed)));
+            context.out.note(&format!("{} notifications replayed", grouped(replayed)));
         }
         Ok(Exit::Done)
     }
@@ -184,16 +185,16 @@ impl Replay {
 /// Drop changes that were set aside: observers will never handle them.
 ///
 /// Each change is acknowledged as if the observer had handled it. The observer runs again when the
-/// cell changes again. Exit status 1 when there are none.
+/// cell changes again. The exit status is 1 if no change matches.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator observers skip parse --error 'not UTF-8' --dry-run --data D
   percolator observers skip parse --error 'not UTF-8' --yes --data D")]
 pub(crate) struct Skip {
-    /// Only say how many there are.
+    /// Print how many changes match, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

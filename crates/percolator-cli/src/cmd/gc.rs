@@ -15,9 +15,9 @@ use crate::output::{Column, grouped};
 use crate::program::Elsewhere;
 use crate::store::StoreArgs;
 
-/// Drop versions that were overwritten or deleted, or see how far that has come.
+/// Drop versions that were overwritten or deleted, or show the state of garbage collection.
 ///
-/// A process that has the store open for long collects by itself.
+/// A process that keeps the store open collects garbage by itself.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator gc run --retention 1h --data D")]
@@ -45,8 +45,8 @@ impl Gc {
 
 /// Collect once, as fast as possible.
 ///
-/// Afterwards nothing below the safe point can be read (`get --at`). Exit status 1 if a lock
-/// whose owner lives is in the way.
+/// Afterwards nothing below the safe point can be read (`get --at`). The exit status is 1 if a lock
+/// whose owner lives holds the safe point back.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator gc run --retention 0s --json --data D")]
@@ -58,7 +58,7 @@ pub(crate) struct Run {
     store: StoreArgs,
 }
 
-/// Show the safe point, who holds it back, and the last round.
+/// Show the safe point, the clients that hold it back, and the last round.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator gc status --json --data D")]

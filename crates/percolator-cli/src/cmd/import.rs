@@ -41,18 +41,19 @@ const BYTES_MAX: usize = 1 << 20;
 /// Write the rows of a file from `percolator export` into a store.
 ///
 /// An existing row gets the cells of the file, and keeps its other cells. The observers of the
-/// exported tables are registered first. They run for each imported cell, once a program that
-/// has them works on the store. If the import of a file is interrupted, run it again: it goes
-/// on where it stopped.
+/// exported tables are registered first. They run for each imported cell, once a program that has
+/// them works on the store. If the import of a file is interrupted, run it again: it continues
+/// where it stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator import all.jsonl --data NEW
   gunzip < docs.gz | percolator import - --errors bad.jsonl --config percolator.toml")]
 pub(crate) struct Import {
-    /// The file, or - for standard input, which is read from its beginning each time.
+    /// The file, or - for standard input. An import of standard input begins at its first line each
+    /// time.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Append lines that cannot be imported to this file, with the reason, and go on.
+    /// Append lines that cannot be imported to this file, with the reason, and continue.
     #[arg(long, value_name = "FILE")]
     errors: Option<PathBuf>,
     #[command(flatten)]
@@ -95,7 +96,7 @@ impl Row {
     /// Checks that one transaction can write the row and the position.
     fn check(&self) -> Result<(), String> {
         if check_table_name(&self.table).is_err() || self.table.starts_with("percolator.") {
-            return Err(format!("{:?} is no name of a table", self.table));
+            return Err(format!("{:?} is not a table name", self.table));
         }
         if !(1..=ROW_KEY_BYTES_MAX).contains(&self.row.as_bytes().len()) {
             return Err("its row key is empty or too long".to_owned());
@@ -116,7 +117,7 @@ impl Import {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
         let reading = |error: io::Error| {
-            let what = format!("{}: it cannot be read: {error}", self.file.display());
+            let what = format!("{}: the file cannot be read: {error}", self.file.display());
             Failure::usage(what, "name a file that `percolator export` wrote, or -")
         };
         let is_stdin = self.file == Path::new("-");
@@ -204,7 +205,7 @@ impl Importing<'_> {
         let (mut is_export, mut has_end) = (false, false);
         let (mut cells, mut bytes) = (0, 0);
         for line in lines.split(b'\n') {
-            let line = line.context("reading the lines")?;
+            let line = line.context("reading the file's lines")?;
             let number = self.counts.lines + 1;
             match parse(&line) {
                 Ok(Line::Begin(observers)) => {
@@ -286,24 +287,28 @@ impl Importing<'_> {
         let Some(errors) = &mut self.errors else {
             return Err(Failure::usage(
                 format!("line {number} cannot be imported: {why}: {}", brief(text)),
-                "mend the line, or give --errors FILE to leave such lines out",
+                "correct the line, or leave such lines out with --errors FILE",
             ));
         };
         let report = json!({ "line": number, "why": why, "text": text });
-        writeln!(errors, "{report}").context("writing to the file of errors")
+        writeln!(errors, "{report}").context("writing to the file of --errors")
     }
 }
 
 fn unknown(line: u64, version: &Value) -> anyhow::Error {
     Failure::usage(
-        format!("line {line}: an export of version {version}; this release reads {VERSION}"),
+        format!(
+            "line {line}: the export has version {version}, and this release reads version \
+             {VERSION}"
+        ),
         "import it with the release that wrote it",
     )
 }
 
 fn parse(line: &[u8]) -> Result<Line, String> {
-    let line = str::from_utf8(line).map_err(|_| "no UTF-8")?;
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?;
+    let line = str::from_utf8(line).map_err(|_| "it is not UTF-8")?;
+    let value: Value =
+        serde_json::from_str(line).map_err(|error| format!("it is not JSON: {error}"))?;
     if let Some(version) = value.get("percolator_export") {
         if version.as_u64() != Some(VERSION) {
             return Ok(Line::Unknown(version.clone()));
@@ -326,7 +331,7 @@ fn parse(line: &[u8]) -> Result<Line, String> {
 }
 
 fn text(value: &Value, what: &str) -> Result<String, String> {
-    value.as_str().map(str::to_owned).ok_or_else(|| format!("its {what} is no text"))
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("its {what} is not text"))
 }
 
 fn bytes(value: &Value, what: &str) -> Result<Bytes, String> {
@@ -366,20 +371,20 @@ mod tests {
         assert_eq!((row.row.as_bytes(), row.cells.len()), (&[0, 255][..], 1));
         assert!(row.cells[0].1.is_empty());
         for (line, why) in [
-            ("", "no JSON"),
+            ("", "not JSON"),
             ("{}", "its row"),
             (r#"{"table":"t","row":"","cells":[]}"#, "empty"),
             (r#"{"table":"t","row":"a"}"#, "no cells"),
             (r#"{"row":"a","cells":[]}"#, "its table"),
             (r#"{"table":"t","row":{"b64":"!"},"cells":[]}"#, "its row"),
             (r#"{"table":"t","row":"a","cells":[{"column":"c","value":7}]}"#, "its value"),
-            (r#"{"table":"percolator.x","row":"a","cells":[]}"#, "no name"),
-            (r#"{"table":"a b","row":"a","cells":[]}"#, "no name"),
+            (r#"{"table":"percolator.x","row":"a","cells":[]}"#, "not a table name"),
+            (r#"{"table":"a b","row":"a","cells":[]}"#, "not a table name"),
         ] {
             let found = parse(line.as_bytes()).err().unwrap_or_default();
             assert!(found.contains(why), "{line}: {found}");
         }
-        assert_eq!(parse(b"{\xff}").err().unwrap(), "no UTF-8");
+        assert_eq!(parse(b"{\xff}").err().unwrap(), "it is not UTF-8");
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Fates {
 /// List locks, the oldest first.
 ///
 /// Each line has the lock's age by the owner's wall clock, its transaction, cell, owner and
-/// primary. It also has the readers that wait for the lock, and the lock's fate.
+/// primary. It also has the readers that wait for the lock, and what will become of the lock.
 ///
 /// The waiting readers are those of the process that has the store open. In a cluster they are
 /// those of all processes, as far as the status rows name them.
@@ -119,7 +119,7 @@ impl Fates {
 pub(crate) struct Ls {
     #[command(flatten)]
     which: Which,
-    /// At most this many.
+    /// List at most this many locks.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: usize,
     #[command(flatten)]
@@ -177,7 +177,7 @@ impl Ls {
 pub(crate) struct Resolve {
     #[command(flatten)]
     which: Which,
-    /// Only say what would be done.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -227,7 +227,7 @@ impl Resolve {
         }
         Err(Failure::no(
             format!("{} locks stay: their owners live and may still commit", grouped(stay)),
-            "end those processes if they hang; `percolator locks ls` shows the owners",
+            "if those processes hang, end them; `percolator locks ls` shows the owners",
         ))
     }
 }

@@ -117,7 +117,7 @@ impl Ls {
 /// Pause an observer in all processes, until it is resumed.
 ///
 /// Changes wait, and are handled after the pause. The pause outlasts restarts. Weak observers of
-/// one column pause together. Exit status 1 when no observer has this name.
+/// one column pause together. The exit status is 1 if no observer has this name.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator observers pause parse --data D")]
@@ -128,7 +128,7 @@ pub(crate) struct Pause {
 
 /// Have a paused observer run again, also for all changes that it has missed.
 ///
-/// Exit status 1 when no observer has this name.
+/// The exit status is 1 if no observer has this name.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator observers resume parse --data D")]
@@ -142,7 +142,7 @@ pub(crate) struct Resume {
 struct Named {
     /// The observer.
     name: String,
-    /// Only say what would be done.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -201,10 +201,10 @@ fn said(
 pub(crate) struct Retire {
     /// The observer.
     name: String,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long)]
     yes: bool,
-    /// Only say what would be done.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -239,7 +239,7 @@ async fn columns(db: &Percolator, name: &str) -> anyhow::Result<Vec<String>> {
     let mut observers = db.observers().await?;
     observers.retain(|entry| entry.observer == name);
     if observers.is_empty() {
-        let help = "`percolator observers ls` lists those that are registered";
+        let help = "`percolator observers ls` lists the registered observers";
         return Err(Failure::no(format!("no observer is called {name}"), help));
     }
     Ok(observers.iter().map(|entry| format!("{}/{}", entry.table, entry.column)).collect())
@@ -250,8 +250,11 @@ async fn columns(db: &Percolator, name: &str) -> anyhow::Result<Vec<String>> {
 pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
     let stdin = std::io::stdin();
     if asked::current().is_some() || !stdin.is_terminal() {
-        let what = format!("will not {question} without being asked to");
-        return Err(Failure::usage(what, "add --yes, or --dry-run to see what it would do"));
+        let what = format!("cannot ask whether to {question} without a terminal");
+        return Err(Failure::usage(
+            what,
+            "give --yes to confirm, or --dry-run to see what the command would do",
+        ));
     }
     let mut stderr = std::io::stderr().lock();
     write!(stderr, "{question}? [y/N] ")?;

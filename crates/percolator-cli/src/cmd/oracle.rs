@@ -36,7 +36,7 @@ pub(crate) struct Status {
     /// The oracle processes, instead of those in the settings (`percolator config view`).
     #[arg(long, value_name = "HOST:PORT,...")]
     oracles: Option<String>,
-    /// How long to try.
+    /// The number of seconds to try for.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     timeout: u16,
 }

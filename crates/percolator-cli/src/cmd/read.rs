@@ -12,7 +12,7 @@ use crate::store::TableArgs;
 
 /// Print the cells of a row: one value as it is, several as lines of column and value.
 ///
-/// Exit status 1 when none of the cells exists.
+/// The exit status is 1 if none of the cells exists.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator get Bob bal --data D
@@ -20,7 +20,7 @@ use crate::store::TableArgs;
 pub(crate) struct Get {
     /// The row.
     row: String,
-    /// The columns; all columns of the row when none is named.
+    /// The columns; by default all columns of the row.
     #[arg(value_name = "COL")]
     columns: Vec<String>,
     /// Read the data as it was at this timestamp.
@@ -68,19 +68,19 @@ impl Get {
   percolator scan --prefix user/ --limit 10 --data D
   percolator scan --start Ann --end Joe -c bal --json --data D")]
 pub(crate) struct Scan {
-    /// Only rows that begin with this text.
+    /// Print only rows that begin with this text.
     #[arg(long, conflicts_with_all = ["start", "end"])]
     prefix: Option<String>,
     /// The first row.
     #[arg(long, value_name = "ROW")]
     start: Option<String>,
-    /// The row to stop before.
+    /// The first row that is not printed.
     #[arg(long, value_name = "ROW")]
     end: Option<String>,
-    /// Only this column; may be repeated.
+    /// Print this column only; may be repeated.
     #[arg(short, long = "column", value_name = "COL")]
     columns: Vec<String>,
-    /// At most this many rows.
+    /// Print at most this many rows.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Read the data as it was at this timestamp.

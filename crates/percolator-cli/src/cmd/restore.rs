@@ -18,10 +18,10 @@ use crate::output::grouped;
 
 /// Make a new store from a backup.
 ///
-/// Compares all of the backup with its checksums before the new directory exists. The new
-/// store has a new id, and refuses processes that worked on the old store: start them again.
-/// Its timestamps begin 2^40 above those of the backup. If it holds a web index, its search
-/// index is made again from the documents.
+/// The command compares the whole backup with its checksums before it makes the new directory. The
+/// new store has a new id, and refuses processes that worked on the old store: start them again.
+/// The new store's timestamps begin 2^40 above those of the backup. If the store holds a web index,
+/// the command rebuilds the search index from the documents.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator restore --from B --data NEW
@@ -47,7 +47,7 @@ impl Restore {
         let (restoring, records) = begun.await??;
         let pages = match records {
             Some(Records { embedded: true, .. }) => {
-                rebuild(restoring.path()).await.context("making the search index anew")?
+                rebuild(restoring.path()).await.context("rebuilding the search index")?
             }
             _ => None,
         };
@@ -65,7 +65,7 @@ impl Restore {
         out.line(&format!("the new store's id is {}", restored.id))?;
         out.line(&match records {
             Some(Records { issued, .. }) => format!("timestamps begin above {issued}"),
-            None => "it holds no oracle's record, so there are no timestamps to raise".to_owned(),
+            None => "the store holds no oracle's record, so no timestamps were raised".to_owned(),
         })?;
         if let Some(pages) = pages {
             out.line(&format!("the search index has {} pages", grouped(pages)))?;

@@ -26,7 +26,8 @@ use crate::store::TableArgs;
 /// A name and a colon before a command (`t1: begin`) tell several transactions apart. `#` begins
 /// a comment.
 ///
-/// Exit status 1 when a commit was aborted. With --json the result of each command is one line.
+/// The exit status is 1 if a commit was aborted. With --json the result of each command is one
+/// line.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator tx --data D <<'END'
@@ -37,7 +38,7 @@ use crate::store::TableArgs;
   commit
   END")]
 pub(crate) struct Tx {
-    /// The script; standard input when it is `-` or not given.
+    /// The script; `-`, or no file, means standard input.
     file: Option<PathBuf>,
     #[command(flatten)]
     table: TableArgs,
@@ -98,13 +99,13 @@ impl State {
     fn left_open(&self, name: &str) -> String {
         let who = Session::who(name);
         match self {
-            State::Running(_) => format!("{who} was left open: nothing of it was written"),
+            State::Running(_) => format!("{who} was left open: none of its writes was sent"),
             State::Prewritten(_) => {
-                format!("{who} was left prewritten: its locks stay until someone meets them")
+                format!("{who} was left prewritten: its locks stay until another client finds them")
             }
             State::Decided(tx) => format!(
-                "{who} was left without its secondaries: committed @ {}, they are rolled forward \
-                 by the next who meets them",
+                "{who} was left without its secondaries: it committed @ {}, and the next client \
+                 that finds their locks rolls them forward",
                 tx.commit_ts()
             ),
         }
@@ -233,7 +234,7 @@ impl Session {
         if let Some(state) = self.open.get(name) {
             return Err(Failure::usage(
                 format!("{} is {} already", Session::who(name), state.description()),
-                "end it first, or give the new one a name, as in `t2: begin`",
+                "end that transaction first, or give the new one a name, as in `t2: begin`",
             ));
         }
         let tx = self.db.begin().await?;

@@ -24,14 +24,14 @@ const NAMED_MAX: usize = 10;
 
 /// Wait until observers have nothing left to do.
 ///
-/// Exit status 1 when the time is up, or when a notification was set aside or waits for a paused
+/// The exit status is 1 if the time is up, or if a notification was set aside or waits for a paused
 /// observer. Observers set a notification aside when they keep failing at it. The error gives the
 /// name. Transactions that clients are still running are not waited for.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator wait --timeout 60s --data D")]
 pub(crate) struct Wait {
-    /// How long to wait at most.
+    /// The longest time to wait.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "60s")]
     timeout: Duration,
     #[command(flatten)]
@@ -127,14 +127,14 @@ fn verdict(report: &IdleReport, left: &[Backlog], waited: Option<Duration>) -> a
         let count = grouped(report.set_aside.len() as u64);
         return Err(Failure::no(
             format!("{count} notifications are set aside:{}", named(&report.set_aside)),
-            "mend what they fail at, then `percolator observers replay`",
+            "correct what the observers fail at, then run `percolator observers replay`",
         ));
     }
     if report.idle && !report.paused.is_empty() {
         let paused = names(&report.paused).join(", ");
         return Err(Failure::no(
             format!("changes wait for paused observers: {paused}"),
-            format!("`percolator observers resume` has them run: {paused}"),
+            format!("`percolator observers resume` lets them run again: {paused}"),
         ));
     }
     if report.idle {
@@ -158,7 +158,9 @@ fn verdict(report: &IdleReport, left: &[Backlog], waited: Option<Duration>) -> a
             format!("{what}, and this command does not run their observers"),
             match names.as_slice() {
                 [] => "no observer is registered for them".to_owned(),
-                names => format!("run the program that has the observers {}", names.join(", ")),
+                names => {
+                    format!("run the program that contains the observers {}", names.join(", "))
+                }
             },
         ),
     })

@@ -16,13 +16,13 @@ use crate::store::TableArgs;
 /// The most characters of a cell's name in the table.
 const CELL_CHARS_MAX: usize = 60;
 
-/// Print why a cell is as it is: what led to its value, and what its change has set off.
+/// Explain a cell's value: the changes that led to it, and the changes that it caused.
 ///
 /// The answer comes from the trace, which `demo`, `webindex load --trace` and `worker --trace`
-/// leave in the store for a day. Of a transaction that is not in it, the answer says "not
+/// leave in the store for a day. For a transaction that is not in the trace, the answer is "not
 /// recorded".
 ///
-/// Exit status 1 when the cell was not written, or not recorded at that timestamp.
+/// The exit status is 1 if the cell was not written, or not recorded at that timestamp.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator webindex load site/ --base https://a.example/ --trace all --data D
@@ -32,7 +32,8 @@ pub(crate) struct Why {
     row: String,
     /// The column.
     column: String,
-    /// The timestamp of a reader: its value is explained; the latest one when none is given.
+    /// Explain the value that a reader at this timestamp gets; by default a reader at the latest
+    /// timestamp.
     #[arg(long, value_name = "TS")]
     at: Option<u64>,
     #[command(flatten)]
@@ -55,7 +56,7 @@ impl Why {
         let Some(why) = why else {
             let name = CellName { table: table.name().to_owned(), row, column };
             let what = format!("{name} was not written");
-            return Err(Failure::no(what, "`percolator scan` lists the cells that are there"));
+            return Err(Failure::no(what, "`percolator scan` lists the cells of the table"));
         };
         let out = context.out;
         if out.json {
@@ -85,12 +86,12 @@ fn print(out: Out, why: &Answer) -> anyhow::Result<()> {
     let unknown = why.nodes.iter().filter(|node| node.record.is_none()).count();
     if unknown > 0 {
         out.note(
-            "not recorded: the transaction was not traced, or its trace has expired; \
-             traces are left by --trace all",
+            "not recorded: the transaction was not traced, or its trace has expired; `--trace all` \
+             leaves traces",
         );
     }
     if why.cut {
-        out.note("there are more transactions than are shown");
+        out.note("the trace has more transactions than are shown");
     }
     Ok(())
 }

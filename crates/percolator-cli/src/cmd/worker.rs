@@ -48,19 +48,20 @@ pub(crate) struct Worker {
     /// The application whose observers run.
     #[arg(long, value_enum)]
     app: App,
-    /// How many changes are handled at once.
+    /// The number of changes that the worker handles at the same time.
     #[arg(long, value_name = "N", default_value_t = THREADS)]
     threads: u16,
-    /// How often the store is scanned for changes while there are some; less often when idle.
+    /// The time between two scans of the store for changes, while changes arrive; an idle worker
+    /// scans less often.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "100ms")]
     scan_period: Duration,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// The directory of the search index; one worker at a time feeds it.
+    /// The directory of the search index. Only one worker at a time may write to it.
     #[arg(long, value_name = "DIR", help_heading = "Cluster")]
     search: Option<PathBuf>,
     /// Leave a trace of the observers' transactions, for `percolator why`: off, all, or one cascade
-    /// in N. All processes of a cluster should say the same.
+    /// in N. All processes of a cluster should get the same value.
     #[arg(long, value_name = "off|1/N|all", default_value_t)]
     trace: Sampling,
     #[command(flatten)]
@@ -115,7 +116,7 @@ pub(crate) fn set_locks(settings: &mut Config, url: &str) -> anyhow::Result<()> 
     }
     let Some(rest) = url.strip_prefix("etcd://") else {
         return Err(Failure::usage(
-            format!("{url:?} is no lock service"),
+            format!("{url:?} is not the address of a lock service"),
             "give --locks table, or --locks etcd://HOST:PORT,HOST:PORT/PREFIX",
         ));
     };

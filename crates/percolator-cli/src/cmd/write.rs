@@ -44,7 +44,7 @@ impl Set {
 
 /// Delete a cell, or all cells of a row, in one transaction.
 ///
-/// Exit status 1 when there is nothing to delete.
+/// The exit status is 1 if there is nothing to delete.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator delete Bob bal --data D
@@ -52,7 +52,7 @@ impl Set {
 pub(crate) struct Delete {
     /// The row.
     row: String,
-    /// The column; all columns of the row when none is named.
+    /// The column; by default all columns of the row.
     #[arg(value_name = "COL")]
     column: Option<String>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ impl Delete {
                 Some(column) => format!("row {row} has no {column}"),
                 None => format!("no row {row}"),
             };
-            return Err(Failure::no(what, "`percolator scan` lists what is there"));
+            return Err(Failure::no(what, "`percolator scan` lists the rows of the table"));
         }
         report(context, &deleted, "deleted")?;
         Ok(Exit::Done)

@@ -28,7 +28,7 @@ pub(crate) struct ConsoleArgs {
     /// Show the database in the browser while the command runs: at 127.0.0.1:7090, or at ADDR.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = ADDRESS)]
     console: Option<SocketAddr>,
-    /// Serve /metrics, /healthz and /readyz alone, for Prometheus and for probes.
+    /// Serve only /metrics, /healthz and /readyz, for Prometheus and for probes.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(crate) struct ShownArgs {
     /// Let the console show the length and a hash of each value instead of the value.
     #[arg(long)]
     hide_values: bool,
-    /// Everybody who can reach the console may search, on a page that works without JavaScript.
+    /// Let everyone who can reach the console search, on a page that works without JavaScript.
     #[arg(long)]
     open_search: bool,
     /// Let the console listen beyond loopback without encryption. Everyone on the network can

@@ -39,8 +39,8 @@ pub(crate) async fn ask(
     let name = found.owner.name();
     if let Some(why) = request.is_too_long() {
         return Err(Failure::usage(
-            format!("{name} does not run the command: {why}"),
-            "wait until that process ends, or give the command less at once",
+            format!("{name} has the directory open and cannot run the command: {why}"),
+            "wait until that process ends, or give the command fewer arguments and less input",
         ));
     }
     let stream = found.owner.stream;
@@ -62,10 +62,11 @@ pub(crate) async fn ask(
             error: Failure::error(
                 Exit::Unreachable,
                 format!(
-                    "{} was open in {name}, which did not bring the command to its end: {why}",
+                    "{} was open in {name}, which did not finish the command: {why}",
                     found.dir.display()
                 ),
-                "read what the command was to write before you run it again",
+                "the outcome is unknown: read the cells that the command writes before you run it \
+                 again",
             ),
             printed,
         },
@@ -109,10 +110,14 @@ fn relay(mut stream: UnixStream, request: &Request, events: Option<File>) -> io:
             }
             Kind::Exit => {
                 let exit = content.first().and_then(|code| Exit::of_code(*code));
-                return exit.map(Relayed::Exit).ok_or_else(|| io::Error::other("no exit code"));
+                return exit.map(Relayed::Exit).ok_or_else(|| {
+                    io::Error::other("the process with the directory sent no exit code")
+                });
             }
             kind => {
-                let why = io::Error::other(format!("an owner sends no {kind:?}"));
+                let why = io::Error::other(format!(
+                    "the process with the directory sent an unexpected {kind:?}"
+                ));
                 return Ok(Relayed::CutOff { why, printed });
             }
         }

@@ -147,8 +147,9 @@ impl Asked {
         };
         let to = to.to_owned();
         let made = tokio::task::spawn_blocking(move || store.backup(to)).await;
-        let ended =
-            |why| percolator::Error::Unavailable(format!("making the backup did not end: {why}"));
+        let ended = |why| {
+            percolator::Error::Unavailable(format!("making the backup was interrupted: {why}"))
+        };
         Ok(made.map_err(ended)??)
     }
 

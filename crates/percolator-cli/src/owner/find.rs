@@ -72,7 +72,9 @@ impl Owner {
             State::Open => Ok(()),
             State::Full => Err(Failure::error(
                 Exit::Unreachable,
-                format!("{open}, which runs commands for {CONNECTIONS_MAX} others already"),
+                format!(
+                    "{open}, which runs {CONNECTIONS_MAX} commands for other processes already"
+                ),
                 "run the command again",
             )),
             State::Alone if !needs_database => Ok(()),
@@ -135,9 +137,9 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         checked(&hello(1, version, "open")).unwrap();
         for (sent, exit, reason) in [
-            (hello(2, version, "open"), Exit::Usage, ": it is of version"),
-            (hello(1, "0.0.0", "open"), Exit::Usage, ": it is of version 0.0.0, and"),
-            (hello(1, version, "full"), Exit::Unreachable, ", which runs commands for 16 others"),
+            (hello(2, version, "open"), Exit::Usage, ": that process has version"),
+            (hello(1, "0.0.0", "open"), Exit::Usage, ": that process has version 0.0.0, and"),
+            (hello(1, version, "full"), Exit::Unreachable, ", which runs 16 commands for other"),
             (hello(1, version, "alone"), Exit::Usage, ", which serves its tables"),
         ] {
             let (code, what) = checked(&sent).unwrap_err();

@@ -87,7 +87,8 @@ pub(super) fn read(from: &mut impl Read) -> io::Result<Option<(Kind, Vec<u8>)>> 
         }
     }
     let known = Kind::ALL.into_iter().find(|known| *known as u8 == kind[0]);
-    let kind = known.ok_or_else(|| malformed(format!("no frame is of kind {}", kind[0])))?;
+    let kind =
+        known.ok_or_else(|| malformed(format!("a frame is of the unknown kind {}", kind[0])))?;
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);

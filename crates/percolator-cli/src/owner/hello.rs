@@ -71,7 +71,10 @@ impl Hello {
     /// Returns why the owner cannot run a command of this version, if the versions differ.
     pub(super) fn differs(&self) -> Option<String> {
         (self.protocol != PROTOCOL || self.version != VERSION).then(|| {
-            format!("it is of version {}, and this command of version {VERSION}", self.version)
+            format!(
+                "that process has version {}, and this command has version {VERSION}",
+                self.version
+            )
         })
     }
 
@@ -82,7 +85,7 @@ impl Hello {
     pub(super) fn read(from: &mut impl Read) -> io::Result<Hello> {
         match frame::read(from)? {
             Some((Kind::Hello, content)) => Ok(serde_json::from_slice(&content)?),
-            _ => Err(malformed("there is no hello")),
+            _ => Err(malformed("the hello is missing")),
         }
     }
 }
@@ -160,7 +163,7 @@ impl Request {
                     request.asker = serde_json::from_slice(&content)?;
                     return Ok(Some(request));
                 }
-                kind => return Err(malformed(&format!("a request holds no {kind:?}"))),
+                kind => return Err(malformed(&format!("a request has an unexpected {kind:?}"))),
             }
         }
         Ok(None)
@@ -213,7 +216,7 @@ mod tests {
         let mut bytes = Vec::new();
         frame::write(&mut bytes, Kind::Hello, sent.as_bytes()).unwrap();
         let hello = Hello::read(&mut &bytes[..]).unwrap();
-        assert!(hello.differs().unwrap().contains("of version 9.0.0"));
+        assert!(hello.differs().unwrap().contains("has version 9.0.0"));
         for (protocol, version) in [(PROTOCOL + 1, VERSION), (PROTOCOL, "0.0.1")] {
             let other = Hello { protocol, version: version.to_owned(), ..hello.clone() };
             assert!(other.differs().is_some());

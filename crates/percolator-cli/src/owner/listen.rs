@@ -78,8 +78,8 @@ pub(crate) fn begin(here: OpenHere, dir: &Path) -> Option<Listener> {
         .inspect_err(|error| {
             tracing::warn!(
                 target: "percolator::owner",
-                "other commands cannot look into {} until this one ends: there is no place for a \
-                 socket: {error}",
+                "other commands cannot use {} until this one ends, because no socket could be \
+                 made: {error}",
                 dir.display(),
             );
         })

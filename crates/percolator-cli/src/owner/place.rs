@@ -112,7 +112,8 @@ pub(super) fn bind(dir: &Path, elsewhere: &Elsewhere) -> io::Result<(UnixListene
         }
     }
     Err(first.unwrap_or_else(|| {
-        let what = format!("the path of each place is longer than {PATH_BYTES_MAX} bytes");
+        let what =
+            format!("the path of every possible socket is longer than {PATH_BYTES_MAX} bytes");
         io::Error::new(io::ErrorKind::InvalidFilename, what)
     }))
 }
@@ -149,7 +150,7 @@ fn private(dir: &Path, elsewhere: &Elsewhere) -> io::Result<()> {
     if there.is_dir() && there.uid() == elsewhere.uid && there.mode() & 0o077 == 0 {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can enter the directory"))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "other users can enter the directory"))
 }
 
 fn ignore_missing(result: io::Result<()>) -> io::Result<()> {

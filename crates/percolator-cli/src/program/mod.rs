@@ -65,10 +65,10 @@ pub struct Global {
     /// -9.
     #[arg(long, global = true, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Say more on stderr; twice for even more.
+    /// Print more on stderr; give the option twice for even more.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Say less on stderr: errors and warnings only.
+    /// Print less on stderr: errors and warnings only.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
     /// When to use colours.

@@ -151,7 +151,7 @@ test('a search finds pages, and a page shows who links to it', async () => {
 test('a page is traced from its load to the search index, and back', async () => {
   const tab = await open(FULL);
   await go(tab.page, '#/search?page=https%3A%2F%2Fwhales.example%2Fwhale1.html');
-  await tab.page.getByRole('link', { name: 'why it is as it is' }).click();
+  await tab.page.getByRole('link', { name: 'why it has this content' }).click();
   const row = (name) => tab.page.locator('main tbody tr', { hasText: name }).first();
   await tab.page.getByText('this write', { exact: true }).waitFor();
   assert.ok((await row('this write').textContent()).includes('load'));
@@ -160,7 +160,7 @@ test('a page is traced from its load to the search index, and back', async () =>
   // From what parse wrote, the way back leads to the load.
   await row('parse').locator('summary').click();
   await row('parse').getByRole('link', { name: /doc:page/ }).click();
-  await tab.page.getByRole('link', { name: 'why is it so?' }).click();
+  await tab.page.getByRole('link', { name: 'why this value?' }).click();
   await tab.page.getByText('this write', { exact: true }).waitFor();
   const names = await tab.page.locator('main tbody tr td:first-child').allTextContents();
   assert.ok(names[0].includes('load') && names[1].includes('parse'), names.join(', '));

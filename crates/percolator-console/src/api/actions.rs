@@ -78,7 +78,7 @@ fn registered(observer: &str, registrations: usize) -> Answer<Done> {
     if registrations == 0 {
         return Err(Problem::missing(
             format!("no observer is called {observer:?}"),
-            "the list of observers has their names",
+            "the page of observers lists the names",
         ));
     }
     Ok(Json(Done { matched: registrations, done: registrations }))

@@ -45,7 +45,7 @@ pub(crate) async fn table_of(app: &App, name: &str) -> Result<Table, Problem> {
     if !names.iter().any(|known| known == name) {
         return Err(Problem::missing(
             format!("the store has no table {name:?}"),
-            format!("there are: {}", names.join(", ")),
+            format!("the store's tables are {}", names.join(", ")),
         ));
     }
     Ok(app.db.table(name).await?)
@@ -64,7 +64,7 @@ pub(crate) async fn cell_of(
 
 /// The timestamp of a request.
 pub(crate) fn timestamp(ts: u64) -> Result<Timestamp, Problem> {
-    let wrong = || Problem::bad(format!("{ts} is no timestamp"), "give a smaller one");
+    let wrong = || Problem::bad(format!("{ts} is not a timestamp"), "give a smaller number");
     Timestamp::new(ts).ok_or_else(wrong)
 }
 

@@ -28,7 +28,7 @@ fn sessions(app: &App) -> Result<&Sessions, Problem> {
     app.sessions.as_ref().ok_or_else(|| {
         Problem::missing(
             "this console does not play Figure 4, because that writes to the store",
-            "`percolator demo` does, and every console that is started with --allow-writes",
+            "use the console of `percolator demo`, or start this console with --allow-writes",
         )
     })
 }

@@ -79,8 +79,8 @@ pub(crate) struct ClashDto {
 
 fn advice(heat: &Heat) -> &'static str {
     if heat.conflicts >= heat.waits {
-        "many transactions write this cell: spread it over several cells, or let one observer \
-         gather what others leave beside it"
+        "many transactions write this cell: spread it over several cells, or let transactions \
+         write to cells of their own and one observer combine them"
     } else {
         "readers wait here for writers that take long: keep the writing transactions short"
     }

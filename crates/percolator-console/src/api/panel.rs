@@ -27,14 +27,15 @@ fn panel_of(app: &App) -> Result<&dyn Panel, Problem> {
     if app.settings.hide_values {
         return Err(Problem::new(
             StatusCode::FORBIDDEN,
-            "this console hides values, and what the application shows is made of them",
+            "this console hides values, and the application's page shows values",
             "start it without --hide-values",
         ));
     }
     app.panel.as_deref().ok_or_else(|| {
         Problem::missing(
-            "no application shows itself in this console",
-            "`percolator webindex load --console` and `percolator demo` have one",
+            "no application has a page in this console",
+            "the consoles of `percolator webindex load --console` and `percolator demo` have the \
+             page of the web index",
         )
     })
 }
@@ -61,7 +62,12 @@ pub(crate) struct Page {
 
 pub(crate) async fn page(State(app): State<App>, Query(asked): Query<Page>) -> Answer<Value> {
     let found = panel_of(&app)?.page(&asked.key).await?;
-    let missing = || Problem::missing(format!("{:?} is not stored", asked.key), "search for it");
+    let missing = || {
+        Problem::missing(
+            format!("{:?} is not stored", asked.key),
+            "search for the page, and open it from the results",
+        )
+    };
     Ok(Json(found.ok_or_else(missing)?))
 }
 

@@ -121,9 +121,9 @@ pub(crate) struct One {
 pub(crate) async fn one(State(app): State<App>, Query(one): Query<One>) -> Answer<EndedDto> {
     let missing = || {
         Problem::missing(
-            format!("transaction {} is not among those that are remembered", one.start_ts),
-            "the slowest, the failed, and one of sixteen of the rest are remembered, until the \
-             process ends",
+            format!("this process does not remember transaction {}", one.start_ts),
+            "the process remembers the slowest and the failed transactions, and one of sixteen \
+             others, until it ends",
         )
     };
     let start_ts = Timestamp::new(one.start_ts).ok_or_else(missing)?;

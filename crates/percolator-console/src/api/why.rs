@@ -28,7 +28,7 @@ pub(crate) async fn why(State(app): State<App>, Query(asked): Query<Asked>) -> A
     let why = why.ok_or_else(|| {
         Problem::missing(
             format!("the cell {cell} was not written yet"),
-            "look for it among the rows of its table, or give a later timestamp",
+            "look for the cell among the rows of its table, or give a later timestamp",
         )
     })?;
     Ok(Json(WhyDto::from(&why)))

@@ -78,10 +78,13 @@ impl Refusal {
     pub(crate) fn text(self) -> (&'static str, &'static str) {
         match self {
             Refusal::Host => (
-                "this console is not reached under this name",
+                "this console does not serve this host name",
                 "use the URL that was printed when it started, or start it with --console-host NAME:PORT",
             ),
-            Refusal::Method => ("this route has another method", "see the list of routes"),
+            Refusal::Method => (
+                "this route does not accept this method",
+                "read with GET, and send changes with POST",
+            ),
             Refusal::Origin => (
                 "a page of another origin has sent this request",
                 "send it from the console's own page",

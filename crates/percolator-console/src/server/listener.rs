@@ -65,7 +65,7 @@ impl Bounded {
             match self.listener.accept().await {
                 Ok((stream, _)) => return (stream, place),
                 Err(error) => {
-                    tracing::debug!(target: "percolator::console", %error, "not accepted");
+                    tracing::debug!(target: "percolator::console", %error, "a connection was not accepted");
                     sleep(REST).await;
                 }
             }

@@ -70,7 +70,7 @@ pub(crate) fn router(app: App, routes: Vec<Route>) -> Router {
 }
 
 async fn nothing() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "here are /metrics, /healthz and /readyz\n")
+    (StatusCode::NOT_FOUND, "not found: this address serves /metrics, /healthz and /readyz\n")
 }
 
 async fn with_headers(request: Request, next: Next) -> Response {
@@ -101,7 +101,7 @@ async fn guarded(
     let Ok(_permit) = app.permits.try_acquire() else {
         let problem = Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "too many requests are being answered",
+            "the console is answering too many requests",
             "ask again in a second",
         );
         return ([(header::RETRY_AFTER, "1")], problem).into_response();
@@ -116,8 +116,8 @@ async fn guarded(
     answered.await.unwrap_or_else(|_| {
         Problem::new(
             StatusCode::GATEWAY_TIMEOUT,
-            format!("the answer takes longer than {} s", REQUEST_MAX.as_secs()),
-            "ask for less, or ask again when the database has less to do",
+            format!("the database took longer than {} s to answer", REQUEST_MAX.as_secs()),
+            "ask for less, or ask again when the database is less busy",
         )
         .into_response()
     })

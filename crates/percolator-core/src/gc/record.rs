@@ -46,7 +46,7 @@ pub(super) async fn raise_record(
             return Ok(());
         }
     }
-    let why = format!("the record of the {name} stayed contended");
+    let why = format!("other clients kept changing the record of the {name}");
     Err(Error::Store(bigtable::Error::Unavailable { why }))
 }
 

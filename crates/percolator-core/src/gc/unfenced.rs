@@ -105,8 +105,9 @@ pub(crate) fn check_life(life: Option<Duration>) -> Result<()> {
         Some(life) if life > LIFE_MAX => Err(Error::invalid(
             InvalidKind::Options,
             format!(
-                "a request to this store may live for {life:?}, and the store has no floor: at most \
-             {LIFE_MAX:?} can be waited for; give its client a shorter deadline"
+                "a request to this store may stay in flight for {life:?}, but at most {LIFE_MAX:?} \
+                 are allowed, because the store has no floor: give the store's client a shorter \
+                 deadline"
             ),
         )),
         _ => Ok(()),
@@ -122,9 +123,9 @@ pub(crate) fn check_retention(shared: &Shared, retention: Duration) -> Result<()
     Err(Error::invalid(
         InvalidKind::Options,
         format!(
-            "a retention of {retention:?}: this store has no floor and its requests may live for \
-         {:?}, so that at least {min:?} must be kept; give a longer retention, or its client a \
-         shorter deadline",
+            "a retention of {retention:?} is too short: this store has no floor, and its requests \
+             may stay in flight for {:?}; give a retention of at least {min:?}, or give the \
+             store's client a shorter deadline",
             min / LIVES
         ),
     ))
@@ -265,7 +266,7 @@ async fn write_registration(
             return Ok(());
         }
     }
-    let why = "this client's registration stayed contended".to_owned();
+    let why = "other clients kept changing the record of this client's registration".to_owned();
     Err(Error::Store(bigtable::Error::Unavailable { why }))
 }
 

@@ -108,7 +108,9 @@ impl TableLocks {
         lifetime: Duration,
     ) -> Result<Self> {
         if lifetime < LIFETIME_MIN {
-            let what = format!("tokens that live {lifetime:?}: at least {LIFETIME_MIN:?}");
+            let what = format!(
+                "a liveness token cannot expire after {lifetime:?}: give at least {LIFETIME_MIN:?}"
+            );
             return Err(Error::invalid(InvalidKind::Options, what));
         }
         let groups = vec![LocalityGroup::on_disk("claim", Layout::Versions)];
@@ -250,7 +252,7 @@ async fn renew(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
         if round % SWEEP_EVERY == 0
             && let Err(error) = inner.sweep().await
         {
-            tracing::debug!(%error, "no sweep of the lock service");
+            tracing::debug!(%error, "the lock service could not be swept");
         }
     }
 }

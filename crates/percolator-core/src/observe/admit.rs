@@ -99,7 +99,7 @@ async fn refuses(shared: &Shared) -> Option<Box<dyn FnOnce() -> String + Send>> 
     if pressure >= PRESSURE_MAX {
         return Some(Box::new(move || {
             format!(
-                "the store's room for locks and notifications is taken to {:.0} %; see whether \
+                "the store's room for locks and notifications is {:.0} % full; check that \
                  observers run, and whether clients have died in the middle of large transactions",
                 100.0 * pressure
             )
@@ -155,8 +155,8 @@ async fn look_at_store(shared: &Shared, max: usize) -> Result<Option<String>> {
             if waiting > max {
                 return Ok(Some(format!(
                     "more than {max} changes wait in the store, for example of {name}/{column} for \
-                     the observer {observer}; see whether a worker that runs it is alive, retire it \
-                     if none is to run it any more, or raise `backlog_max`"
+                     the observer {observer}; check that a worker that runs the observer is alive, \
+                     retire the observer if no worker will run it again, or raise `backlog_max`"
                 )));
             }
             left = page.resume;

@@ -78,8 +78,9 @@ pub(super) fn warn_of_missing(context: &Context) {
         if context.has_column(&table, &column) {
             tracing::warn!(
                 target: "percolator::observer", event = "observer_missing", observer, table, %column,
-                "the schema names an observer that no worker of this process runs: changes wait for it; if \
-                 no other process runs it, retire it with `Client::retire_observer`"
+                "no worker of this process runs an observer of the schema, and changes wait for \
+                 it; if no other process runs the observer, retire it with \
+                 `Client::retire_observer`"
             );
         }
     }

@@ -219,7 +219,10 @@ pub(super) fn check(entry: &Observed) -> Result<()> {
     if entry.observer.is_empty() || !entry.observer.bytes().all(plain) {
         return Err(Error::invalid(
             InvalidKind::Observer,
-            format!("observer name {:?}: use the form [-_.a-zA-Z0-9]+", entry.observer),
+            format!(
+                "observer name {:?} is malformed: use the form [-_.a-zA-Z0-9]+",
+                entry.observer
+            ),
         ));
     }
     let ack = entry.column.ack_of(&entry.observer);
@@ -227,7 +230,7 @@ pub(super) fn check(entry: &Observed) -> Result<()> {
         return Err(Error::invalid(
             InvalidKind::Observer,
             format!(
-                "the names of observer and column are too long together: {} bytes, at most {}",
+                "the names of observer and column have {} bytes together, at most {} are allowed",
                 entry.observer.len() + entry.column.as_bytes().len(),
                 COLUMN_BYTES_MAX + entry.observer.len() + entry.column.as_bytes().len()
                     - ack.as_bytes().len()

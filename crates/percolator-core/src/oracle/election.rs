@@ -132,12 +132,13 @@ impl OracleNode {
         if options.window == 0 {
             return Err(Error::invalid(
                 InvalidKind::Options,
-                "an oracle's window of no timestamps",
+                "the oracle's window is 0: give at least 1 timestamp",
             ));
         }
         if options.address.len() > ADDRESS_BYTES_MAX {
             let len = options.address.len();
-            let what = format!("an oracle's address of {len} bytes, at most {ADDRESS_BYTES_MAX}");
+            let what =
+                format!("the oracle's address has {len} bytes: give at most {ADDRESS_BYTES_MAX}");
             return Err(Error::invalid(InvalidKind::Options, what));
         }
         let role = OracleRole::StandsBy { leader: None, trouble: None };
@@ -171,12 +172,15 @@ impl OracleNode {
                         self.lead(&oracle).await;
                         self.follow(None, None);
                     } else if let Err(error) = oracle.resign().await {
-                        tracing::warn!(%error, "the oracle's record does not say that it resigned");
+                        tracing::warn!(
+                            %error,
+                            "this oracle could not write its resignation to the oracle's record"
+                        );
                     }
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "an oracle that stands by cannot look at the record");
+                    tracing::warn!(%error, "this standby oracle cannot read the oracle's record");
                     self.follow(None, Some(error));
                     self.runtime.sleep(LOOK).await;
                 }
@@ -277,6 +281,6 @@ impl OracleNode {
                 self.runtime.sleep(pause).await;
             }
         }
-        tracing::info!(address = %self.options.address, "this process serves timestamps no more");
+        tracing::info!(address = %self.options.address, "this process no longer serves timestamps");
     }
 }

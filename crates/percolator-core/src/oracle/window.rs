@@ -192,7 +192,7 @@ impl WindowOracle {
         if window == 0 {
             return Err(Error::invalid(
                 InvalidKind::Options,
-                "an oracle's window of no timestamps",
+                "the oracle's window is 0: give at least 1 timestamp",
             ));
         }
         let table = open_table(store).await?;
@@ -242,7 +242,7 @@ impl WindowOracle {
     /// can be issued.
     pub async fn timestamps(&self, count: u32) -> Result<StampRange> {
         if count == 0 || count > TIMESTAMPS_MAX {
-            let what = format!("{count} timestamps at once: ask for 1 to {TIMESTAMPS_MAX}");
+            let what = format!("{count} timestamps in one request: ask for 1 to {TIMESTAMPS_MAX}");
             return Err(Error::invalid(InvalidKind::Options, what));
         }
         self.lead_now().await?;

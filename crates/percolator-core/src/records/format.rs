@@ -51,7 +51,8 @@ pub(crate) async fn check(system: &dyn Table, fresh: Placement) -> Result<Placem
         Some(newer) if newer > VERSION_MAX => Err(Error::Store(bigtable::Error::Files {
             path: SYSTEM_TABLE.into(),
             problem: format!(
-                "the data has Percolator's format {newer}, this program reads up to {VERSION_MAX}"
+                "the data is in Percolator's format {newer}, and this program reads formats up to \
+                 {VERSION_MAX}"
             ),
             remedy: "open it with the version of percolator that wrote it, or a newer one".into(),
         })),

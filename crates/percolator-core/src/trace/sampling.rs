@@ -64,7 +64,10 @@ impl FromStr for Sampling {
             "off" => Ok(Sampling::Off),
             "all" | "1/1" => Ok(Sampling::All),
             text => text.strip_prefix("1/").and_then(one_of).ok_or_else(|| {
-                format!("{text:?} is not how much to trace: write off, all, or 1/N as in 1/16")
+                format!(
+                    "{text:?} is not a share of transactions to trace: write off, all, or 1/N as \
+                     in 1/16"
+                )
             }),
         }
     }

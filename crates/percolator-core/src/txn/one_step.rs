@@ -219,7 +219,7 @@ pub(crate) async fn commit_one_step(
         Tried::Goes { on, first } => (on, Some(first)),
     };
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
-    let mut last = bigtable::Error::Unavailable { why: "it was not tried".to_owned() };
+    let mut last = bigtable::Error::Unavailable { why: "no attempt was made".to_owned() };
     for _ in 0..TRIES_MAX {
         let store = &shared.services().store;
         let answer = match first.take() {
@@ -237,7 +237,7 @@ pub(crate) async fn commit_one_step(
                 if let Err(reason) = Box::pin(clear_dead_locks_from(shared, plan, planned)).await {
                     return Err(aborted(shared, plan, reason));
                 }
-                let why = format!("row {} stayed contended", at.rows[row].row);
+                let why = format!("other clients kept changing row {}", at.rows[row].row);
                 last = bigtable::Error::Unavailable { why };
             }
             Err(bigtable::Error::TooOld { .. }) => {

@@ -47,7 +47,10 @@ impl Plan {
         let writes = std::mem::take(&mut tx.buffer.writes);
         let Some(first) = writes.first() else { return Ok(None) };
         let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
-        assert!(writes.get(&primary).is_some(), "the primary {primary:?} is not written (H13)");
+        assert!(
+            writes.get(&primary).is_some(),
+            "the transaction does not write its primary {primary:?}"
+        );
         let mut name = primary.location();
         if off(mutants::GHOST_PRIMARY) {
             name.row = "ghost".into();

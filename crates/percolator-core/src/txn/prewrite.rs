@@ -96,7 +96,7 @@ async fn retry_prewrite(
         Ok(Branch::Otherwise) => Ok(()),
         Ok(Branch::Then) if clear_dead_locks(shared, start_ts, row).await? => Ok(()),
         Ok(Branch::Then) => Err(AbortReason::Store(bigtable::Error::Unavailable {
-            why: format!("row {} stayed contended", row.row),
+            why: format!("other clients kept changing row {}", row.row),
         })),
         Err(error) => Err(AbortReason::Store(error)),
     }

@@ -38,7 +38,7 @@ impl Settled {
     }
 
     fn still_locked() -> Self {
-        Settled::Open("its primary lock is there, but was not a moment ago")
+        Settled::Open("its primary lock was missing at first, and was found again a moment later")
     }
 }
 

@@ -113,7 +113,10 @@ where
     let value = work(Attempt { tx, home: home.clone() }).instrument(span).await?;
     let tx = locked(&home).take();
     let kept = || {
-        Error::invalid(InvalidKind::Transaction, "the closure kept its transaction: let go of it")
+        Error::invalid(
+            InvalidKind::Transaction,
+            "the closure kept its transaction: drop the transaction before the closure returns",
+        )
     };
     let commit_ts = tx.ok_or_else(kept)?.commit().await?;
     Ok(Receipt { value, commit_ts })

@@ -50,8 +50,8 @@ impl Watcher {
             let (watcher, panicked) = (&self.watch, called.is_err());
             tracing::warn!(
                 target: "percolator::watch", event = "watcher_off", ?watcher, panicked, ?took,
-                "the watcher has panicked, or blocked for more than {CALL_MAX:?}, {FAILURES_MAX} times, and \
-                 is called no more: correct it, and open the database again"
+                "the watcher has panicked, or blocked for more than {CALL_MAX:?}, {FAILURES_MAX} \
+                 times, and is no longer called: correct the watcher, and open the database again"
             );
         }
         false

@@ -60,7 +60,7 @@ fn options_that_contradict_the_life_of_a_request_are_refused_with_the_remedy() {
             error.contains("a retention of 3.999s") && error.contains("at least 4s"),
             "{error}"
         );
-        assert!(error.contains("give a longer retention"), "{error}");
+        assert!(error.contains("give a retention of at least"), "{error}");
         client.gc(TERM).await.unwrap();
     });
     let runtime = VirtualRuntime::new(1);
@@ -95,7 +95,10 @@ fn retention_goes_by_the_client_whose_requests_live_longest() {
         let patient = client_on(&runtime, Arc::new(Patient(store)), Options::default()).await?;
         assert_eq!(patient.retention_min(), 3 * TERM);
         let error = collector.gc(3 * TERM - LIFE).await.unwrap_err().to_string();
-        assert!(error.contains("may live for 3s") && error.contains("at least 12s"), "{error}");
+        assert!(
+            error.contains("may stay in flight for 3s") && error.contains("at least 12s"),
+            "{error}"
+        );
         assert_eq!(collector.retention_min(), 3 * TERM);
         collector.gc(3 * TERM).await
     };

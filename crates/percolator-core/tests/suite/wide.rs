@@ -160,7 +160,8 @@ fn h70_a_row_whose_commit_could_not_be_sent_is_refused_before_it_is_locked() {
             let Err(Error::Invalid { what: why, .. }) = tx.commit().await else {
                 panic!("{row}: not refused")
             };
-            for part in [&format!("row {row} of table t"), "commit", &format!("takes {}", 2 * most)]
+            for part in
+                [&format!("row {row} of table t"), "commit", &format!("at most {}", 2 * most)]
             {
                 assert!(why.contains(part), "{part:?} in {why:?}");
             }

@@ -42,14 +42,26 @@ pub(super) async fn keep(inner: Weak<Inner>, owner: Incarnation, token: Arc<Toke
             // dead.
             Ok(Some(false)) => match inner.make_token(owner).await {
                 Ok(new) => {
-                    tracing::warn!(%owner, "a liveness token was lost, and made again");
+                    tracing::warn!(
+                        %owner,
+                        "a liveness token was lost, and this client created it again"
+                    );
                     *lease = Some(new);
                     pause = lifetime / KEEPALIVES;
                 }
-                Err(error) => tracing::warn!(%owner, %error, "a lost liveness token"),
+                Err(error) => {
+                    tracing::warn!(
+                        %owner,
+                        %error,
+                        "this client could not create a lost liveness token again"
+                    )
+                }
             },
             Ok(None) | Err(_) => {
-                tracing::warn!(%owner, "a liveness token could not be kept alive: etcd is silent");
+                tracing::warn!(
+                    %owner,
+                    "a liveness token could not be kept alive: etcd did not answer"
+                );
                 stream = None;
             }
         }

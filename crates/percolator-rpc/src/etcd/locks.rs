@@ -120,11 +120,12 @@ impl EtcdLocks {
         tls: Option<&Tls>,
     ) -> Result<Self, Settings> {
         if members.is_empty() || members.len() > MEMBERS_MAX {
-            let what = format!("{} members of an etcd cluster", members.len());
-            return Err(Settings::settings(what, "give the addresses of 1 to 64"));
+            let what = format!("{} addresses of etcd members were given", members.len());
+            return Err(Settings::settings(what, "give 1 to 64"));
         }
         if !(LIFETIME_MIN..=LIFETIME_MAX).contains(&options.lifetime) {
-            let what = format!("tokens in etcd that live {:?}", options.lifetime);
+            let what =
+                format!("liveness tokens in etcd cannot expire after {:?}", options.lifetime);
             return Err(Settings::settings(what, "give 2 to 600 seconds"));
         }
         let mut endpoints = Vec::with_capacity(members.len());

@@ -74,7 +74,7 @@ impl RemoteOracle {
     ) -> Result<Self, crate::Error> {
         let bad = |what: String, remedy: &str| Err(crate::Error::settings(what, remedy));
         if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
-            let what = format!("{} addresses of oracle processes", addresses.len());
+            let what = format!("{} addresses of oracle processes were given", addresses.len());
             return bad(what, "give 1 to 64");
         }
         if options.callers_max == 0 || options.attempt.is_zero() {
@@ -92,7 +92,7 @@ impl RemoteOracle {
 
 impl Drop for RemoteOracle {
     fn drop(&mut self) {
-        self.queue.end(&Error::Oracle("this client of it was dropped".to_owned()));
+        self.queue.end(&Error::Oracle("the oracle's client was dropped".to_owned()));
     }
 }
 

@@ -80,7 +80,7 @@ impl Driver {
     ) -> Self {
         // All clients begin with the first address, which is as good as any other.
         let targets = Targets { addresses, next: 0, leader: None, avoided: None };
-        let trouble = "nobody was asked yet".to_owned();
+        let trouble = "no oracle process was asked yet".to_owned();
         let (pause, highest) = (PAUSE_MIN, (0, None));
         Driver { queue, options, targets, link: None, pause, highest, trouble }
     }
@@ -135,8 +135,8 @@ impl Driver {
         if back {
             let seen = by.as_ref().map(ToString::to_string).unwrap_or_default();
             let why = format!(
-                "its timestamps go back, {given:?} after {highest} from {seen}: do all oracle \
-                 processes use the same store?"
+                "its timestamps go back, {given:?} after {highest} from {seen}: check that all \
+                 oracle processes use the same store"
             );
             self.queue.put_back(flight);
             return self.missed(Miss::Broken { why }).await;
@@ -182,8 +182,8 @@ impl Driver {
             (self.options.deadline, &self.trouble, self.targets.addresses.len());
         self.queue.expire(deadline, || {
             Error::Oracle(format!(
-                "no answer within {deadline:?} from any of {tried} addresses; the last was {trouble}. \
-                 Check that an oracle process runs there (`percolator serve oracle`)"
+                "none of {tried} addresses answered within {deadline:?}; the last error was \
+                 {trouble}: check that an oracle process runs there (`percolator serve oracle`)"
             ))
         });
         if !go_on_at_once {
@@ -198,7 +198,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let why = "the runtime that asked it has ended: make a new client".to_owned();
+        let why = "the runtime of the oracle's client has ended: make a new client".to_owned();
         self.queue.end(&Error::Oracle(why));
     }
 }

@@ -96,8 +96,10 @@ fn believe(answer: &proto::Answer, timestamps: u32) -> Result<Given, Miss> {
         (_, None) => false,
     };
     if !possible {
-        let why =
-            format!("its answer cannot be: {timestamps} timestamps from {first}, {latest} last");
+        let why = format!(
+            "its answer is impossible: {timestamps} timestamps from {first}, and {latest} as \
+             the latest"
+        );
         return Err(Miss::Broken { why });
     }
     Ok(Given { first, latest, schema_version })

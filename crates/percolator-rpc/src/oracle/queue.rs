@@ -95,8 +95,10 @@ impl Queue {
         }
         if inner.callers >= self.callers_max {
             let max = self.callers_max;
-            let why =
-                format!("{max} callers wait for it already: begin fewer transactions at once");
+            let why = format!(
+                "{max} callers wait for a timestamp already: begin fewer transactions at the \
+                 same time"
+            );
             return Err(Error::Oracle(why));
         }
         if inner.open.timestamps == TIMESTAMPS_MAX {

@@ -99,10 +99,7 @@ impl OracleServer {
         options: OracleServerOptions,
     ) -> Result<Self, Error> {
         if options.clients_max == 0 {
-            return Err(Error::settings(
-                "an oracle for no clients",
-                "set clients_max to 1 or more",
-            ));
+            return Err(Error::settings("clients_max is 0", "give 1 or more"));
         }
         let unbound = SocketAddr::from(([0, 0, 0, 0], 0));
         let address =
@@ -160,7 +157,7 @@ impl OracleServer {
         // Sending fails only if the serving task has already ended.
         let _ = self.stop.send(true);
         if tokio::time::timeout(FAREWELL, &mut self.serving).await.is_err() {
-            tracing::warn!("some clients did not let go of the oracle in time");
+            tracing::warn!("some clients kept their connections to the oracle past the deadline");
         }
         resigned
     }

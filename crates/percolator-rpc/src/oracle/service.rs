@@ -54,7 +54,10 @@ impl proto::oracle_server::Oracle for Service {
             check_peer(&request, &[Role::Client])?;
         }
         let Ok(permit) = self.clients.clone().try_acquire_owned() else {
-            return Err(Status::resource_exhausted("this oracle has as many clients as it takes"));
+            return Err(Status::resource_exhausted(
+                "this oracle serves its maximum number of clients: ask another one, or raise \
+                 `clients_max`",
+            ));
         };
         let (node, requests) = (self.node.clone(), request.into_inner());
         let session = Session { node, requests, failed: false, _permit: permit };
@@ -128,12 +131,16 @@ fn refusal(node: &OracleNode, error: &Error) -> proto::Refusal {
 
 fn elsewhere(node: &OracleNode) -> proto::Refusal {
     let OracleRole::StandsBy { leader, trouble } = node.role() else {
-        return refuse(Reason::Failed, "leadership changes".to_owned(), None);
+        return refuse(
+            Reason::Failed,
+            "this oracle is just becoming the leader, or ceasing to be".to_owned(),
+            None,
+        );
     };
     let why = match (&leader, trouble) {
-        (_, Some(trouble)) => format!("it stands by and cannot read the store: {trouble}"),
-        (Some(leader), None) => format!("it stands by; {leader} leads"),
-        (None, None) => "it stands by; no leader is known".to_owned(),
+        (_, Some(trouble)) => format!("it is a standby, and cannot read the store: {trouble}"),
+        (Some(leader), None) => format!("it is a standby; {leader} leads"),
+        (None, None) => "it is a standby; no leader is known".to_owned(),
     };
     refuse(Reason::NotLeader, why, leader)
 }

@@ -60,12 +60,12 @@ pub(super) async fn run(place: &Fig10Worker) -> anyhow::Result<()> {
             line = requests.recv() => line,
             failed = &mut work => {
                 failed??;
-                anyhow::bail!("the clients ended before they were told to");
+                anyhow::bail!("the clients ended before they were asked to");
             }
         };
         // The starting process is gone, so there is no more work.
         let Some(line) = line else { return Ok(()) };
-        let request: Value = serde_json::from_str(&line).context("a request on stdin")?;
+        let request: Value = serde_json::from_str(&line).context("reading a request on stdin")?;
         match (&request["pace"], request["pace"].as_f64()) {
             (_, Some(rate)) => pacer.set(Pace::PerSecond(rate)),
             (Value::String(pace), _) if pace == "free" => pacer.set(Pace::Free),

@@ -58,7 +58,7 @@ pub(super) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Resu
     let mut totals = BTreeMap::<String, Report>::new();
     let mut requests = requests();
     while let Some(line) = requests.recv().await {
-        let request: Value = serde_json::from_str(&line).context("a request on stdin")?;
+        let request: Value = serde_json::from_str(&line).context("reading a request on stdin")?;
         let number = |name: &str| request[name].as_f64();
         if let Some(seconds) = number("closed") {
             let spent = Spent::new();

@@ -59,10 +59,10 @@ const REQUESTS: f64 = 0.25;
 pub(crate) struct Batching {
     #[command(flatten)]
     measure: Measure,
-    /// How many callers the client has.
+    /// The number of callers of the client.
     #[arg(long, value_name = "N", default_value_t = 256)]
     callers: usize,
-    /// How many cells there are; with few of them transactions conflict.
+    /// The number of cells; with few cells transactions conflict.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     cells: usize,
 }

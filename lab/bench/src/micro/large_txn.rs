@@ -77,9 +77,10 @@ const ROWS: [Row; 5] = [
 
 /// Large transactions, and thousands at once: cells a second, and memory.
 ///
-/// On the embedded store, compared with the same cells written without transactions. The arms take
-/// turns in ten blocks or more, in an order drawn from the seed. Exit status 3 when a cell is not
-/// as it was written, or when a slow commit was rolled back although its owner lives.
+/// The benchmark runs on the embedded store, and compares with the same cells written without
+/// transactions. The arms take turns in ten blocks or more, in an order drawn from the seed. The
+/// exit status is 3 if a cell is not as it was written, or if a slow commit was rolled back
+/// although its owner lives.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench micro large-txn --quick --out results
@@ -90,7 +91,7 @@ pub(crate) struct LargeTxn {
     /// Cells of the largest transaction.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
-    /// How many transactions at once.
+    /// The number of transactions at the same time.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     transactions: usize,
 }

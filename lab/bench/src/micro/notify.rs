@@ -153,10 +153,11 @@ const QUANTILES: [f64; 13] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8
 
 /// Notifications: how soon an observer starts, how many a second, and what they save on hot rows.
 ///
-/// On the embedded store. How soon is compared with a thread that wakes another; how many, with
-/// transactions on one cell. The arms take turns in blocks of half a second at most, in an order
-/// drawn from the seed. Exit status 3 when an observer's run was lost or committed twice, or when
-/// what observers derived is not what was written.
+/// The benchmark runs on the embedded store. It compares the time to an observer's start with a
+/// thread that wakes another, and the rate of runs with transactions on one cell. The arms take
+/// turns in blocks of half a second at most, in an order drawn from the seed. The exit status is 3
+/// if an observer's run was lost or committed twice, or if the observers' results differ from the
+/// written data.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench micro notify --quick --out results

@@ -76,7 +76,7 @@ const DELAYS: [Row; 3] = [
 pub(crate) struct Oracle {
     #[command(flatten)]
     measure: Measure,
-    /// How many callers ask at a time.
+    /// The number of callers that ask at the same time.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     callers: usize,
 }

@@ -29,14 +29,15 @@ const FEWER: f64 = 10.0;
 /// Reads of the store that documents of twenty columns take, one column after the other and with
 /// columns read ahead (the paper's section 2.5).
 ///
-/// Counted, not timed: the same in every run. Exit status 3 when a value is not as it was written.
+/// The benchmark counts reads and measures no times, so every run gives the same figures. The exit
+/// status is 3 if a value is not as it was written.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench micro prefetch --json")]
 pub(crate) struct Prefetch {
     #[command(flatten)]
     common: Common,
-    /// How many documents there are [default: 1000, quick: 100].
+    /// The number of documents [default: 1000, quick: 100].
     #[arg(long, value_name = "N")]
     documents: Option<usize>,
 }

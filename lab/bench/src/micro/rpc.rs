@@ -89,10 +89,10 @@ const ROWS: [Row; 8] = [
 pub(crate) struct Rpc {
     #[command(flatten)]
     measure: Measure,
-    /// How many callers the arms for many have.
+    /// The number of callers of the arms for many callers.
     #[arg(long, value_name = "N", default_value_t = 16)]
     callers: usize,
-    /// How many cells there are.
+    /// The number of cells.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     cells: usize,
 }

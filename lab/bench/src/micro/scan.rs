@@ -101,24 +101,24 @@ const ROWS: [Row; 8] = [
 pub(crate) struct Scan {
     #[command(flatten)]
     measure: Measure,
-    /// How many cells there are in each table that is scanned.
+    /// The number of cells in each scanned table.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
-    /// How many clean cells are many, at a hundred and fifty bytes each [default: 10000000, or
-    /// 1000000 with --quick].
+    /// The number of clean cells in the arms with many, at a hundred and fifty bytes each [default:
+    /// 10000000, or 1000000 with --quick].
     #[arg(long, value_name = "N")]
     clean: Option<usize>,
-    /// How many clean cells are few.
+    /// The number of clean cells in the arms with few.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     few: usize,
-    /// How many cells are dirty at a time.
+    /// The number of cells that are dirty at the same time.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     dirty: usize,
-    /// How many notifications are processed before the last look [default: 1000000, or 100000 with
-    /// --quick].
+    /// The number of notifications that are processed before the last measurement [default:
+    /// 1000000, or 100000 with --quick].
     #[arg(long, value_name = "N")]
     processed: Option<usize>,
-    /// A new directory for the data, which stays; a temporary one when it is left away.
+    /// A new directory for the data, which stays; by default a temporary directory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -19,19 +19,20 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
             (Outcome::Committed(told), None) => report(
                 findings,
                 property::NO_LOST_COMMIT,
-                format!("transaction {s} was told to have committed at {told}, and has no record"),
+                format!("transaction {s} was reported as committed at {told}, but has no record"),
             ),
             (Outcome::Committed(told), Some(stored)) if told != stored => report(
                 findings,
                 property::NO_LOST_COMMIT,
                 format!(
-                    "transaction {s} was told {told} as its commit timestamp, stored is {stored}"
+                    "transaction {s} was reported as committed at {told}, but the stored commit \
+                     timestamp is {stored}"
                 ),
             ),
             (Outcome::Aborted, Some(stored)) => report(
                 findings,
                 property::NO_FALSE_ABORT,
-                format!("transaction {s} was told to have aborted, and has a record at {stored}"),
+                format!("transaction {s} was reported as aborted, but has a record at {stored}"),
             ),
             (Outcome::Committed(_) | Outcome::Aborted | Outcome::Unknown, _) => {}
         }

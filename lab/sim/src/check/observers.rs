@@ -35,7 +35,8 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         .map(|known| known.txn.start_ts)
         .collect();
     for run in facts.history.runs.iter().filter(|run| aborted.contains(&run.start_ts)) {
-        let facts = format!("the run {run:?} committed, and its worker was told it had not");
+        let facts =
+            format!("the run {run:?} committed, but was reported to its worker as not committed");
         report(findings, property::NO_FALSE_ABORT, facts);
     }
     never_lost(facts, &commits, &runs, findings);

@@ -25,11 +25,15 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     }
     for (cell, s) in &facts.history.locked_again {
         let cell = name(cell);
-        let facts = format!("transaction {s} locked {cell}, which its record or tomb had reached");
+        let facts =
+            format!("transaction {s} locked {cell} after its record or tomb was written there");
         report(findings, property::TOMB_OR_RECORD, facts);
     }
     for (cell, s) in &facts.history.revived {
-        let facts = format!("the record of transaction {s} in {} came again", name(cell));
+        let facts = format!(
+            "the record of transaction {s} in {} was written again after its collection",
+            name(cell)
+        );
         report(findings, property::COLLECTED, facts);
     }
     let committed: BTreeSet<_> = facts.records.iter().map(|record| record.start_ts).collect();

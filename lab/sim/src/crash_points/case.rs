@@ -181,7 +181,7 @@ impl World {
         let dump = Dump::of(&*self.store).await?;
         let mut findings = self.findings(&dump, before);
         if recovered.records != late.records {
-            let facts = "what arrived late changed the records".to_owned();
+            let facts = "a late request changed the records".to_owned();
             findings.push(Finding { property: property::WHOLE, facts });
         }
         let s = victim.end.first_timestamp();

@@ -94,7 +94,7 @@ fn writer(events: &Events, value: Option<&Bytes>) -> Option<Timestamp> {
     let value = value?;
     let parsed = parse_value(value);
     if parsed.is_none() {
-        events.find("values", format!("somebody read {value:?}"));
+        events.find("values", format!("a reader got {value:?}"));
     }
     Some(parsed.map_or(Timestamp::ZERO, |(writer, _)| writer))
 }

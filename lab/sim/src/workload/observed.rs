@@ -132,10 +132,10 @@ impl Observer for Numbered {
 /// Fails by an error or by a panic.
 fn fail(world: &World) -> Result<()> {
     if world.one_in(2) {
-        Err(Error::application("it was told to fail"))
+        Err(Error::application("the workload makes this run fail"))
     } else {
         // `panic!` would print a message, so the panic is resumed instead.
-        std::panic::resume_unwind(Box::new("it was told to panic"))
+        std::panic::resume_unwind(Box::new("the workload makes this run panic"))
     }
 }
 

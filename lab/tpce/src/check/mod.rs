@@ -164,7 +164,7 @@ fn completed(books: &Books, found: &mut Found) {
     }
     for t in books.steps.keys().chain(books.settled.keys()).chain(books.cash.keys()) {
         if !books.trades.contains_key(t) {
-            found.add('b', || format!("there is something of trade {t}, which is not there"));
+            found.add('b', || format!("trade {t} does not exist, but records of it do"));
         }
     }
 }
@@ -199,7 +199,7 @@ fn balances(books: &Books, found: &mut Found) {
         }
     }
     for ca in paid.keys() {
-        found.add('c', || format!("cash was paid from account {ca}, which is not there"));
+        found.add('c', || format!("cash was paid from account {ca}, which does not exist"));
     }
 }
 
@@ -214,7 +214,7 @@ fn indices(books: &Books, found: &mut Found) {
         found.add('d', || format!("index row {row} is missing"));
     }
     for row in rows.difference(&wanted) {
-        found.add('d', || format!("index row {row} is of no record"));
+        found.add('d', || format!("index row {row} belongs to no record"));
     }
 }
 
@@ -227,7 +227,8 @@ fn pending(books: &Books, found: &mut Found) {
         }
     }
     for t in books.requests.keys().filter(|t| !books.trades.contains_key(t)) {
-        found.add('e', || format!("an order of trade {t} is pending, which is not there"));
+        found
+            .add('e', || format!("an order of trade {t} is pending, but the trade does not exist"));
     }
 }
 
@@ -245,7 +246,7 @@ fn volumes(books: &Books, ledger: &Ledger, found: &mut Found) {
                 0 => String::new(),
                 n => format!(", and {n} feeds are in doubt"),
             };
-            format!("{told} shares were told{more}; the volumes are {}", books.volume)
+            format!("{told} shares were reported as traded{more}; the volumes are {}", books.volume)
         });
     }
 }
@@ -273,7 +274,7 @@ fn moved(books: &Books, found: &mut Found) {
         }
     }
     for t in books.moved.keys().filter(|t| !books.trades.contains_key(t)) {
-        found.add('g', || format!("trade {t} moved lots and is not there"));
+        found.add('g', || format!("trade {t} moved lots, but does not exist"));
     }
 }
 
@@ -293,7 +294,7 @@ fn committed(books: &Books, ledger: &Ledger, scale: Scale, found: &mut Found) {
             found.add('i', || format!("trade {t} was {what}, and is lost"));
         }
         for t in there.difference(here).filter(|t| !doubtful.contains(t)) {
-            found.add('i', || format!("nobody knows that trade {t} was {what}"));
+            found.add('i', || format!("trade {t} was {what}, but no driver has logged it"));
         }
     }
 }

@@ -115,6 +115,7 @@ pub(super) async fn commission(
     let rates: Vec<CommissionRate> =
         session.records(keys::commission_rates(tier, tt, ex), usize::MAX).await?;
     let found = rates.iter().find(|rate| qty <= i64::from(rate.to_qty));
-    let rate = found.ok_or_else(|| Error::application("there is no commission rate for it"))?;
+    let rate =
+        found.ok_or_else(|| Error::application("there is no commission rate for the trade"))?;
     Ok(share(qty * price, rate.rate))
 }

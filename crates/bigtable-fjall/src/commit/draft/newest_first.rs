@@ -207,11 +207,11 @@ impl<'a> Draft<'a> {
 
 /// The pack under a key of the history.
 fn decode(key: &[u8], stored: Option<Slice>) -> Result<Pack, Fault> {
-    let pack = Pack::decode(stored.ok_or(Fault::Damaged("a pack without its value"))?)?;
+    let pack = Pack::decode(stored.ok_or(Fault::Damaged("a pack has no value"))?)?;
     if pack.extent()?.1 == timestamp_of(key)? {
         Ok(pack)
     } else {
-        Err(Fault::Damaged("a pack is not under the time of its oldest version"))
+        Err(Fault::Damaged("a pack's key does not have the timestamp of its oldest version"))
     }
 }
 

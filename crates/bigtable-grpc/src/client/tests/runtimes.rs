@@ -103,7 +103,7 @@ fn without_the_runtime_of_the_store_callers_get_an_error() {
     let (mutated, read) = answers.expect("they wait for ever");
     assert!(matches!(mutated, Err(Error::Unknown { .. })), "{mutated:?}");
     let told = read.unwrap_err().to_string();
-    assert!(told.contains("open the store in one that outlives it"), "{told}");
+    assert!(told.contains("open the store in a runtime that runs for longer"), "{told}");
 }
 
 #[tokio::test]

@@ -15,7 +15,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(15);
 /// How often the command looks whether they have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// End the processes of a cluster: the workers first, the table server last. Its data stays.
+/// End the processes of a cluster: the workers first, the table server last. The cluster's data
+/// stays.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator cluster down --data D")]
@@ -58,7 +59,9 @@ async fn end(context: &Context, place: &Place, roles: &[Role]) -> anyhow::Result
         if begun.elapsed() > DRAIN_MAX && !forced {
             forced = true;
             for role in &left {
-                context.out.warn(&format!("{role} takes too long, and is killed; nothing is lost"));
+                context.out.warn(&format!(
+                    "{role} did not end in time and is killed; no acknowledged write is lost"
+                ));
                 process::signal(place, *role, true)?;
             }
         }
@@ -74,8 +77,9 @@ async fn end(context: &Context, place: &Place, roles: &[Role]) -> anyhow::Result
         {
             return Err(Failure::error(
                 Exit::Unreachable,
-                format!("{role} does not end, not even when it is killed"),
-                "see what it waits for; then run the command again",
+                format!("{role} did not end after it was killed"),
+                "find out what the process waits for, such as a disk that does not answer; then \
+                 run the command again",
             ));
         }
     }

@@ -112,7 +112,9 @@ impl Plan {
         set("oracles", &oracles.join(","))?;
         set("app.search", &search.display().to_string())?;
         set_locks(&mut settings, &self.locks)?;
-        let mut text = "# Made by `percolator cluster up`, and made anew by the next.\n".to_owned();
+        let mut text = "# Written by `percolator cluster up`, which overwrites this file each \
+                        time.\n"
+            .to_owned();
         for (key, value, _) in settings.settings() {
             text.push_str(&format!("{key} = {value}\n"));
         }
@@ -131,7 +133,7 @@ impl Place {
         let there = dir.is_dir() && fs::read_dir(dir)?.next().is_some();
         if there && !place.plan_file().exists() {
             return Err(Failure::usage(
-                format!("{}: the directory holds something else than a cluster", dir.display()),
+                format!("{}: the directory is not empty and holds no cluster", dir.display()),
                 "choose an empty or a new directory with --data",
             ));
         }
@@ -152,7 +154,7 @@ impl Place {
         match place.plan()? {
             Some(plan) => Ok((place, plan)),
             None => Err(Failure::usage(
-                format!("{}: no cluster is there", dir.display()),
+                format!("{}: the directory holds no cluster", dir.display()),
                 "`percolator cluster up --data DIR` starts one",
             )),
         }
@@ -192,8 +194,8 @@ impl Place {
         parsed.map(Some).map_err(|error| {
             Failure::usage(
                 format!("{}: {error}", file.display()),
-                "it was damaged, or written by another version: stop the processes that are named in \
-                 run/, and start anew in another directory",
+                "the file is damaged, or another version wrote it: stop the processes that run/ \
+                 names, and start a cluster in another directory",
             )
         })
     }
@@ -215,8 +217,8 @@ impl Place {
         let file = File::create(self.0.join("cluster.lock"))?;
         file.try_lock().map_err(|_| {
             Failure::no(
-                format!("{}: another `cluster up` or `cluster down` is at work", self.0.display()),
-                "wait for its end",
+                format!("{}: another `cluster up` or `cluster down` is running", self.0.display()),
+                "wait until it ends, then run this command again",
             )
         })?;
         Ok(file)

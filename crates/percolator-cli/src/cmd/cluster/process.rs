@@ -57,10 +57,11 @@ pub(super) fn pid(place: &Place, role: Role) -> anyhow::Result<Option<u32>> {
             return Err(Failure::error(
                 Exit::Unreachable,
                 format!(
-                    "{role} runs, and {} does not say as which process",
+                    "{role} runs, but {} does not contain its process id",
                     place.run(role).display()
                 ),
-                "whoever started it was killed meanwhile: find the process by its arguments, and end it",
+                "the `cluster up` that started it was killed too early: find the process by its \
+                 arguments, and end it",
             ));
         }
         std::thread::sleep(LOOK_EVERY);
@@ -76,7 +77,10 @@ fn lock(run: &File, role: Role) -> anyhow::Result<()> {
             return Err(error.into());
         }
         if begun.elapsed() > NUMBER_MAX {
-            return Err(Failure::no(format!("{role} runs already"), "stop it first"));
+            return Err(Failure::no(
+                format!("{role} runs already"),
+                "wait for the other `cluster up`, or end the process, then run the command again",
+            ));
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -142,8 +146,8 @@ impl Started {
                 let log = place.log(self.role).display().to_string();
                 return Err(Failure::error(
                     Exit::Unreachable,
-                    format!("{what}; it said:\n{}", said.trim_end()),
-                    format!("{log} is its log; `cluster up` starts it again"),
+                    format!("{what}; its output:\n{}", said.trim_end()),
+                    format!("read its log {log}; `percolator cluster up` starts it again"),
                 ));
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -179,8 +183,9 @@ pub(super) fn signal(place: &Place, role: Role, force: bool) -> anyhow::Result<(
 pub(super) fn signal(place: &Place, role: Role, _force: bool) -> anyhow::Result<()> {
     match pid(place, role)? {
         None => Ok(()),
-        Some(pid) => {
-            Err(Failure::usage(format!("process {pid} cannot be told to end"), "end it by hand"))
-        }
+        Some(pid) => Err(Failure::usage(
+            format!("this system has no signals, so process {pid} cannot be asked to end"),
+            "end the process by hand",
+        )),
     }
 }

@@ -19,7 +19,7 @@ const LEADER_MAX: Duration = Duration::from_secs(3);
 
 /// Show which processes of a cluster run, and which oracle leads.
 ///
-/// Exit status 1 if a process does not run or no oracle leads.
+/// The exit status is 1 if a process does not run or no oracle leads.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator cluster status --json --data D")]
@@ -81,7 +81,7 @@ pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyho
     match &leader {
         Ok(Some(_)) => {}
         Ok(None) => context.out.warn("no oracle leads at the moment"),
-        Err(error) => context.out.warn(&format!("who leads is not known: {error:#}")),
+        Err(error) => context.out.warn(&format!("the leading oracle is unknown: {error:#}")),
     }
     Ok(well)
 }

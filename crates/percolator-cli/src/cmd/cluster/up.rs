@@ -19,16 +19,16 @@ const LEADER_MAX: Duration = Duration::from_secs(20);
 
 /// Start a cluster, or those of its processes that do not run.
 ///
-/// The processes go on when the command ends. Their ports are chosen by the first `up`, and kept.
-/// Give DIR/percolator.toml to other commands with --config.
+/// The processes keep running when the command ends. The first `up` chooses the ports of the
+/// processes, and later ones keep them. Give DIR/percolator.toml to other commands with --config.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator cluster up --workers 3 --data D")]
 pub(crate) struct Up {
-    /// How many worker processes; by default 3 at first, and later as many as before.
+    /// The number of worker processes; by default 3 at first, and later as many as before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=i64::from(WORKERS_MAX)))]
     workers: Option<u16>,
-    /// How many changes each worker handles at once.
+    /// The number of changes that each worker handles at the same time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// A store that runs already, instead of a table server: bigtable://HOST:PORT/PROJECT/INSTANCE.
@@ -76,7 +76,8 @@ impl Up {
         }
         let well = status::show(context, &place, &plan).await?;
         context.out.note(&format!(
-            "give --config {} to other commands; `percolator cluster down --data {}` ends it",
+            "give --config {} to other commands; `percolator cluster down --data {}` ends the \
+             cluster",
             place.settings_file().display(),
             place.dir().display(),
         ));
@@ -95,11 +96,11 @@ impl Up {
                 if store != plan.store || *locks != plan.locks {
                     return Err(Failure::usage(
                         format!(
-                            "the cluster's store is {} and its lock service {}: neither can be \
-                             changed, its locks and its data are there",
+                            "the cluster's store is {} and its lock service is {}: neither can be \
+                             changed, because they hold the cluster's data and locks",
                             plan.store, plan.locks
                         ),
-                        "leave --store and --locks away, or start another cluster with --data",
+                        "omit --store and --locks, or start another cluster with --data",
                     ));
                 }
                 plan
@@ -114,8 +115,11 @@ impl Up {
         let workers = self.workers.unwrap_or(plan.workers);
         if let Some(index) = (workers..plan.workers).find(running) {
             return Err(Failure::usage(
-                format!("{} runs, and would not belong to the cluster", Role::Worker(index)),
-                "`percolator cluster down` first, then `up` with fewer workers",
+                format!(
+                    "{} runs, but would no longer belong to the cluster with fewer workers",
+                    Role::Worker(index)
+                ),
+                "run `percolator cluster down`, then `up` with fewer workers",
             ));
         }
         let threads = self.threads.unwrap_or(plan.threads);
@@ -128,8 +132,8 @@ impl Up {
         ] {
             if changes && process::pid(place, role)?.is_some() {
                 return Err(Failure::usage(
-                    format!("{role} runs without what {flag} says"),
-                    "`percolator cluster down` first",
+                    format!("{role} runs already, with another value of {flag}"),
+                    "run `percolator cluster down`, then `up` again",
                 ));
             }
         }

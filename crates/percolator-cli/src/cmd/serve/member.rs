@@ -70,7 +70,7 @@ impl MemberArgs {
                 return Ok(None);
             }
             return Err(Failure::usage(
-                "the server knows no cluster that its console could show",
+                "--console and --metrics show a cluster, and this server belongs to none",
                 "give the cluster's settings with --config FILE",
             ));
         };

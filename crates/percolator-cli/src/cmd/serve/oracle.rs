@@ -27,7 +27,7 @@ use crate::owner::asked::Open;
 use crate::store::{Durability, listen_at, replaced};
 
 /// Name and help of the number that says whether this process leads.
-const LEADS: (&str, &str) = ("oracle_is_leader", "Whether this process gives out timestamps");
+const LEADS: (&str, &str) = ("oracle_is_leader", "Whether this process issues timestamps");
 
 /// Serve timestamps, or stand by to do so.
 ///
@@ -40,13 +40,13 @@ pub(crate) struct Oracle {
     /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
     listen: SocketAddr,
-    /// Where clients reach this process, if not at the address it listens on.
+    /// The address at which clients reach this process; by default the address to listen on.
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<Address>,
-    /// How many timestamps are reserved ahead, by one write to the store.
+    /// The number of timestamps that one write to the store reserves.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     window: u64,
-    /// The most clients at a time.
+    /// The maximum number of clients at the same time.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     clients_max: usize,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct Oracle {
     #[command(flatten)]
     member: MemberArgs,
     /// The store that keeps the oracle's record, as for all processes of the cluster:
-    /// bigtable://HOST:PORT/PROJECT/INSTANCE. Without it, that of the settings.
+    /// bigtable://HOST:PORT/PROJECT/INSTANCE. By default the store of the settings.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     store: Option<String>,
     /// The directory of the store, if no other process needs it. This process then cannot have a
@@ -78,15 +78,15 @@ impl Oracle {
         let unreachable = self.listen.ip().is_unspecified() && self.advertise.is_none();
         if unreachable {
             return Err(Failure::usage(
-                format!("clients cannot go to {}", self.listen),
-                "say with --advertise HOST:PORT where they reach this process",
+                format!("clients cannot connect to the listen address {}", self.listen),
+                "give the address at which clients reach this process with --advertise HOST:PORT",
             ));
         }
         let joining = self.member.prepare().await?;
         if joining.is_some() && self.data.is_some() && self.store.is_none() {
             return Err(Failure::usage(
                 "--data and --config name two stores",
-                "leave one of them away: a store in a directory belongs to no cluster",
+                "omit one of them: a store in a directory belongs to no cluster",
             ));
         }
         let store =

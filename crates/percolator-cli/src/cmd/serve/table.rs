@@ -25,19 +25,19 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Serve Bigtable's public API (google.bigtable.v2), durably, from a directory.
 ///
-/// Google's clients and tools use it as they use Google's emulator: BIGTABLE_EMULATOR_HOST names
-/// the address that is printed. With certificates it serves every client that shows one for
-/// client.percolator.internal or oracle.percolator.internal. Such a client may do everything. The
-/// server ends on Ctrl-C or SIGTERM, after the requests in flight.
+/// Google's clients and tools use this server like Google's emulator: BIGTABLE_EMULATOR_HOST names
+/// the address that the server prints. With certificates the server serves every client that shows
+/// one for client.percolator.internal or oracle.percolator.internal. Such a client may do
+/// everything. The server ends on Ctrl-C or SIGTERM, after the requests in flight.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve table --listen 127.0.0.1:8086 --data D &
   BIGTABLE_EMULATOR_HOST=127.0.0.1:8086 cbt -project p -instance i ls")]
 pub(crate) struct Table {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8086")]
     listen: SocketAddr,
-    /// The most connections at a time.
+    /// The maximum number of connections at the same time.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections_max: usize,
     #[command(flatten)]
@@ -118,7 +118,9 @@ impl Table {
         };
         tokio::select! {
             served = server.serve_with(listener, options, stop) => served?,
-            () = late => out.warn("clients that did not take their answers were cut off"),
+            () = late => out.warn(
+                "the server closed connections to clients that did not read their answers",
+            ),
             never = joined => match never {},
         }
         Ok(Exit::Done)

@@ -234,6 +234,6 @@ pub(crate) fn print_stats(out: Out, stats: &IndexStats) -> std::io::Result<()> {
 fn not_there(url: &str) -> anyhow::Error {
     Failure::no(
         format!("{url}: no such page in the index"),
-        "`percolator webindex search WORDS` finds pages; URLs are written in full",
+        "`percolator webindex search WORDS` finds pages; write URLs in full",
     )
 }

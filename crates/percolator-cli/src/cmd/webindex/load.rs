@@ -23,11 +23,11 @@ const NAMED_MAX: usize = 10;
 
 /// Load a directory of HTML, one transaction for each page.
 ///
-/// Files whose names end in .html, .htm or .xhtml are pages, and symlinks are further URLs. A
-/// file that is empty, too large, not HTML or asks not to be indexed is counted and named. A page
-/// that was stored from such a file is removed. A page whose file cannot be read stays as it is.
-/// The load then goes on. Loading again continues a load that was cut short, and leaves alone
-/// pages that have not changed.
+/// Files whose names end in .html, .htm or .xhtml are pages, and symlinks are further URLs. A file
+/// that is empty, too large, not HTML or asks not to be indexed is counted and named. A page that
+/// was stored from such a file is removed. A page whose file cannot be read stays as it is. The
+/// load then goes on. Loading again continues an interrupted load, and skips pages that have not
+/// changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator webindex load site/ --base https://example.org/ --data D
@@ -55,7 +55,7 @@ pub(crate) struct Load {
     /// With --mirror: remove the pages even if they are more than a tenth.
     #[arg(long, requires = "mirror")]
     yes: bool,
-    /// Exit status 1 when anything was skipped.
+    /// Return exit status 1 if anything was skipped.
     #[arg(long)]
     strict: bool,
     /// Leave a trace of the load and of all that it sets off, for `percolator why`: off, all, or
@@ -202,7 +202,7 @@ impl Remove {
         let idle = wait(context, &index).await?;
         index.database().sync().await?;
         for url in &missing {
-            context.out.warn(&format!("{url}: no such page is stored; URLs are written in full"));
+            context.out.warn(&format!("{url}: no such page is stored; write URLs in full"));
         }
         if context.out.json {
             context.out.json(&json!({ "removed": removed, "missing": missing, "idle": idle }))?

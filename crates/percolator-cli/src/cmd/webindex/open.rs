@@ -107,7 +107,7 @@ async fn complete(store: &StoreArgs) -> anyhow::Result<()> {
     if asked::current().is_some() {
         return Err(Failure::no(
             "the search index is not complete yet",
-            "run the command again when the process has made it that has the directory open",
+            "the process that has the directory open is building it; run the command again later",
         ));
     }
     let index = Index::open_existing(store).await?;

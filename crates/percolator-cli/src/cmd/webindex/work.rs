@@ -57,10 +57,10 @@ impl Rank {
 #[command(after_help = "Example:
   percolator webindex recrawl --pct 1 --seed 7 --data D")]
 pub(crate) struct Recrawl {
-    /// How many percent of the pages are changed.
+    /// The percentage of pages to change.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pct: f64,
-    /// The seed that decides which pages are changed, and how.
+    /// The seed of the choice of pages and changes.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -94,8 +94,8 @@ impl Recrawl {
 
 /// Recompute everything in one batch from the stored documents and compare it with the index.
 ///
-/// Compares clusters, canonical pages, in-links with their anchors, and the search index. Names
-/// each difference. Exit status 3 when there is one.
+/// The command compares clusters, canonical pages, in-links with their anchors, and the search
+/// index. It names each difference. The exit status is 3 if there is one.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator webindex verify --data D")]
@@ -144,7 +144,7 @@ impl Verify {
 pub(crate) struct Generate {
     /// The directory; it must be empty or not exist yet.
     dir: PathBuf,
-    /// How many articles.
+    /// The number of articles.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pages: usize,
     /// The seed.
@@ -211,7 +211,11 @@ pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
                 context.out.note(&format!(
                     "interrupted with {} changes left for observers; nothing is lost, {}",
                     grouped(left(index).await?),
-                    if elsewhere { "the workers go on with them" } else { "the next command on this store goes on with them" }
+                    if elsewhere {
+                        "the workers continue with them"
+                    } else {
+                        "the next command on this store continues with them"
+                    }
                 ));
                 return Ok(false);
             }

@@ -20,8 +20,8 @@ pub(super) fn lines(state: &CellState) -> Vec<Explanation> {
         }
         if let Some(newer) = collectable(state, moment) {
             let text = format!(
-                "Garbage collection may drop it: it lies below {newer}, which is not above the safe \
-                 point {}.",
+                "Garbage collection may drop this version: it lies below {newer}, which is not \
+                 above the safe point {}.",
                 state.floor
             );
             say((Meaning::Collectable, text));
@@ -34,8 +34,8 @@ pub(super) fn lines(state: &CellState) -> Vec<Explanation> {
         }
         if moment.rolled_back {
             let text = format!(
-                "Transaction {timestamp} was rolled back, and its primary is here. A late prewrite \
-                 of it is refused."
+                "Transaction {timestamp} was rolled back, and this cell is its primary. The store \
+                 refuses a late prewrite of it."
             );
             say((Meaning::Tomb, text));
         }
@@ -142,8 +142,8 @@ fn data(state: &CellState, moment: &Moment) -> (Meaning, String) {
         Some(LockFate::RollBack) | None => {}
     }
     let text = format!(
-        "No record points at this value: transaction {s} was rolled back, or is collected. Nobody \
-         reads it."
+        "No record points at this value: transaction {s} was rolled back, or its record was \
+         collected. No reader sees the value."
     );
     (Meaning::Leftover, text)
 }
@@ -155,7 +155,9 @@ fn notified(state: &CellState, n: Timestamp) -> (Meaning, String) {
         return (Meaning::WithLock, text);
     }
     if state.observers.is_empty() {
-        let text = "Nobody observes the column: this notification is nobody's work.".to_owned();
+        let text = "No observer is registered for the column, so no worker handles this \
+                    notification."
+            .to_owned();
         return (Meaning::Stale, text);
     }
     let dirty: Vec<String> =

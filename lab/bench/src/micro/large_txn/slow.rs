@@ -51,8 +51,8 @@ pub(super) async fn run(dir: &Path, cells: usize) -> anyhow::Result<Condition> {
     };
     let (heartbeats, robbed) = (owner.stats().heartbeats, db.stats().rolled_back);
     let found = format!(
-        "{cells} cells in {} ms, locks that live {} ms, {} of them met, {heartbeats} heartbeats, {robbed} \
-         transactions rolled back: {told}",
+        "{cells} cells in {} ms, locks that expire after {} ms, {} of them found, {heartbeats} \
+         heartbeats, {robbed} transactions rolled back: {told}",
         took.as_millis(),
         LIFETIME.as_millis(),
         db.stats().locks_met,
