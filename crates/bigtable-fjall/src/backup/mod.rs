@@ -19,8 +19,9 @@
 //! Invariants:
 //! * `BACKUP` names files that are whole and synced. It is replaced in one step, so after a crash
 //!   the directory holds the earlier backup or the new one.
-//! * A journal is compared with the checksums of its batches when it is copied, and a file of a
-//!   keyspace with the checksum in its manifest. A restore compares each content with its name.
+//! * A journal is compared with the checksums of its batches when it is copied. A file of a
+//!   keyspace is compared with the checksum in its manifest. A restore compares each content with
+//!   its name.
 //! * A restored store has another id than the one that was backed up.
 //!
 //! ```text

@@ -54,9 +54,11 @@ pub struct Restored {
 }
 
 impl Restoring {
-    /// Makes a store from the backup in `from`, beside the directory `to`, which must be empty
-    /// or not exist, and is neither a symbolic link nor the root of a file system. Compares all
-    /// of the backup with its checksums. The new store has a new id.
+    /// Makes a store from the backup in `from`, beside the directory `to`. Compares all of the
+    /// backup with its checksums. The new store has a new id.
+    ///
+    /// `to` must be empty or not exist. It is neither a symbolic link nor the root of a file
+    /// system.
     ///
     /// This blocks for as long as it takes to copy the backup.
     ///

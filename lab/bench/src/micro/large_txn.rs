@@ -79,8 +79,8 @@ const ROWS: [Row; 5] = [
 ///
 /// The benchmark runs on the embedded store, and compares with the same cells written without
 /// transactions. The arms take turns in ten blocks or more, in an order drawn from the seed. The
-/// exit status is 3 if a cell is not as it was written, or if a slow commit was rolled back
-/// although its owner lives.
+/// exit status is 3 if a cell is not as it was written. It is also 3 if a slow commit was rolled
+/// back although its owner lives.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench micro large-txn --quick --out results
