@@ -108,7 +108,7 @@ impl Copying<'_> {
         let copy = (*number, content_file(self.pool.dir(), content));
         let copied = Journal::read(&copy, before, |_| {}).map_err(|e| of_pool(&copy.1, &e))?;
         if copied.end != keep {
-            let problem = "it is not the same each time it is read";
+            let problem = "two reads of the file gave different contents";
             return Err(Stop::Failed(damaged(&Damage::new(path, problem))));
         }
         self.list.files.push((format!("engine/{number}.jnl"), content));

@@ -106,7 +106,7 @@ impl FjallStore {
                 Err(Stop::Failed(error)) => return Err(error),
             }
         }
-        let why = format!("the engine was opened anew {TRIES_MAX} times while it was copied");
+        let why = format!("the store reopened its engine {TRIES_MAX} times while it was copied");
         Err(Error::Unavailable { why })
     }
 }
