@@ -33,7 +33,8 @@ impl Asked {
     fn now(asking: impl Future<Output = Answer> + Send + 'static) -> Self {
         let task = tokio::spawn(asking);
         let (begun, handle) = (Instant::now(), task.abort_handle());
-        let answer = async move { task.await.unwrap_or(Err("asking failed\n")) };
+        let answer =
+            async move { task.await.unwrap_or(Err("the request to the database failed\n")) };
         Asked { begun, task: handle, answer: answer.boxed().shared() }
     }
 
