@@ -38,5 +38,5 @@ pub mod progress;
 mod script;
 pub mod store;
 
-pub use cli::run;
+pub use cli::{command, run};
 pub use console::WebPanel;
