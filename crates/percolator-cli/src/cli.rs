@@ -134,6 +134,7 @@ mod tests {
             "cluster status --data D",
             "oracle status",
             "config view",
+            "config reference",
             "completions bash",
             "man",
             "webindex load site --base https://a.example/",

@@ -6,6 +6,7 @@
 //!   program    the global options of a program, and the run of one command
 //!   console    --console and --metrics: what a command shows of its database
 //!   context    the surroundings of a command
+//!   environment  variables that the program reads
 //!   store      --data, --table: opening
 //!   owner      commands on a directory that another process has open
 //!   keys       rows, columns and values as people write them
@@ -27,6 +28,7 @@ mod clock;
 pub mod cmd;
 mod console;
 pub mod context;
+mod environment;
 mod events;
 pub mod exit;
 pub mod interrupt;

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use webindex::WebIndex;
 
 use crate::context::Context;
+use crate::environment::XDG_RUNTIME_DIR;
 use crate::store::{Place, StoreArgs};
 
 pub use panel::WebPanel;
@@ -160,7 +161,7 @@ impl Consoles {
         let dir = match self._private.take() {
             Some(dir) => dir,
             None => {
-                let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+                let runtime = XDG_RUNTIME_DIR.value().map(PathBuf::from);
                 let runtime = runtime.filter(|dir| dir.is_dir());
                 let parent = runtime.unwrap_or_else(std::env::temp_dir);
                 tempfile::Builder::new().prefix("percolator-console-").tempdir_in(parent)?
