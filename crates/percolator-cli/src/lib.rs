@@ -11,6 +11,7 @@
 //!   owner      commands on a directory that another process has open
 //!   keys       rows, columns and values as people write them
 //!   script     the language of `percolator tx`
+//!   service    reports to the service manager
 //!   output     data to stdout (text, tables, JSON), all else to stderr
 //!   progress   how far a command has come, on stderr
 //!   interrupt  Ctrl-C
@@ -38,6 +39,7 @@ pub mod owner;
 pub mod program;
 pub mod progress;
 mod script;
+mod service;
 pub mod store;
 
 pub use cli::{command, run};

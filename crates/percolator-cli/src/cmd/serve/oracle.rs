@@ -25,6 +25,7 @@ use crate::console::Measured;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::owner::asked::Open;
+use crate::service::{self, State};
 use crate::store::{Durability, listen_at, replaced};
 
 /// Name and help of the number that says whether this process leads.
@@ -110,7 +111,8 @@ impl Oracle {
         } else {
             context.out.line(&address.to_string())?
         }
-        let mut ending = pin!(asked_to_end(&context.interrupt));
+        let mut ending = pin!(asked_to_end(&context.interrupt)?);
+        service::report(State::Ready);
         let membership = Membership::default();
         if let Some(settings) = &settings {
             let cluster = settings.cluster().map_err(config::with_advice)?;
@@ -127,14 +129,13 @@ impl Oracle {
             );
             tokio::select! {
                 joined = joining => joined?,
-                ended = &mut ending => {
-                    ended?;
+                () = &mut ending => {
                     return Ok(server.stop().await.map(|()| Exit::Done)?);
                 }
             }
         }
         tokio::select! {
-            ended = ending => ended?,
+            () = ending => {}
             // The server cannot resign: the record is that of another store.
             why = replaced(&*store) => return Err(why),
         }

@@ -21,6 +21,7 @@ use crate::console::Measured;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::owner::asked::Open;
+use crate::service::{self, State};
 use crate::store::{Durability, listen_at};
 
 /// How long requests in flight may take to end after SIGTERM.
@@ -103,12 +104,10 @@ impl Table {
         let membership = Membership::default();
         let joined = self.join(context, &membership, settings, store);
         let (stopping, stopped) = tokio::sync::oneshot::channel();
-        let (interrupt, leaving) = (context.interrupt.clone(), membership.clone());
+        let (ending, leaving) = (asked_to_end(&context.interrupt)?, membership.clone());
+        let ready = service::report_after(server.silence(), State::Ready);
         let stop = async move {
-            // Without a handler of signals the server serves until it is killed.
-            if asked_to_end(&interrupt).await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            ending.await;
             leaving.leave().await;
             let _ = stopping.send(());
         };
@@ -122,6 +121,7 @@ impl Table {
             served = server.serve_with(listener, options, stop) => served?,
             () = late => out.warn("clients that did not take their answers were cut off"),
             problem = joined => return Err(problem),
+            never = ready => match never {},
         }
         Ok(Exit::Done)
     }
