@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cmd::Command;
 use crate::context::Context;
@@ -58,6 +58,11 @@ pub(crate) fn run_asked(call: owner::session::Call) -> Option<Exit> {
     program::run_asked::<Cli>(call)
 }
 
+/// Makes the tree of commands, for tools and tests that read it.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs the command of this process, and returns its exit code.
 pub fn run() -> ExitCode {
     #[cfg(unix)]
@@ -68,7 +73,6 @@ pub fn run() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_tree_of_commands_is_sound() {
@@ -130,6 +134,9 @@ mod tests {
             "cluster status --data D",
             "oracle status",
             "config view",
+            "config reference",
+            "completions bash",
+            "man",
             "webindex load site --base https://a.example/",
             "webindex remove https://a.example/",
             "webindex rank",

@@ -18,6 +18,8 @@ pub struct Context {
     pub interrupt: Interrupt,
     /// The input of the command.
     pub(crate) input: Input,
+    /// Makes the tree of the program's commands.
+    pub(crate) tree: fn() -> clap::Command,
 }
 
 /// The input of a command: a file, or standard input. The input is read as a whole, once, and

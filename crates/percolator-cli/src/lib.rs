@@ -6,10 +6,12 @@
 //!   program    the global options of a program, and the run of one command
 //!   console    --console and --metrics: what a command shows of its database
 //!   context    the surroundings of a command
+//!   environment  variables that the program reads
 //!   store      --data, --table: opening
 //!   owner      commands on a directory that another process has open
 //!   keys       rows, columns and values as people write them
 //!   script     the language of `percolator tx`
+//!   service    reports to the service manager
 //!   output     data to stdout (text, tables, JSON), all else to stderr
 //!   progress   how far a command has come, on stderr
 //!   interrupt  Ctrl-C
@@ -27,6 +29,7 @@ mod clock;
 pub mod cmd;
 mod console;
 pub mod context;
+mod environment;
 mod events;
 pub mod exit;
 pub mod interrupt;
@@ -36,7 +39,8 @@ pub mod owner;
 pub mod program;
 pub mod progress;
 mod script;
+mod service;
 pub mod store;
 
-pub use cli::run;
+pub use cli::{command, run};
 pub use console::WebPanel;

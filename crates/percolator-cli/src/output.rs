@@ -4,12 +4,14 @@
 //! a reader that closes the pipe ends the command quietly. A command that this process runs for
 //! another one prints there.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
 use comfy_table::{Cell, CellAlignment, Table, TableComponent};
 use serde_json::Value;
 
+use crate::environment::{CLICOLOR_FORCE, NO_COLOR};
 use crate::exit::Report;
 use crate::owner::asked;
 
@@ -28,13 +30,13 @@ pub(crate) enum Color {
 impl Color {
     /// Whether output on stderr is coloured.
     pub(crate) fn on_stderr(self) -> bool {
-        let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty() && v != "0");
+        let is_forced = |value: OsString| !value.is_empty() && value != "0";
         match self {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto if set("CLICOLOR_FORCE") => true,
+            Color::Auto if CLICOLOR_FORCE.value().is_some_and(is_forced) => true,
             Color::Auto => {
-                let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+                let refused = NO_COLOR.value().is_some_and(|value| !value.is_empty());
                 !refused && io::stderr().is_terminal()
             }
         }

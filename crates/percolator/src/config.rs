@@ -14,51 +14,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bigtable_grpc::Address as StoreAddress;
-use percolator_core::{Error, InvalidKind, Result, TableLocks};
+use percolator_core::{Error, InvalidKind, Result};
 #[cfg(feature = "etcd")]
 use percolator_rpc::etcd::EtcdOptions;
 use percolator_rpc::{Address, Tls};
 use toml::{Table, Value};
 
 use crate::connect::{Cluster, Locks};
+use crate::settings::{BATCH_DELAY_MAX, Form, SETTINGS, Setting};
 
 /// The largest settings file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The longest delay of requests to the store. The paper's section 2.5 delays requests by
-/// seconds, because no user waits for an observer. Here the bound is one second, because a
-/// person at a terminal waits for these requests.
-const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
-
-/// The default prefix of keys in etcd.
-const ETCD_PREFIX: &str = "percolator/";
-
-/// The type of a setting's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Text,
-    Number,
-    List,
-    Switch,
-}
-
 /// The prefix of the application's own settings.
 const APP: &str = "app.";
-
-const KEYS: [(&str, Form); 12] = [
-    ("batch_delay_ms", Form::Number),
-    ("insecure", Form::Switch),
-    ("locks.kind", Form::Text),
-    ("locks.lifetime_ms", Form::Number),
-    ("locks.members", Form::List),
-    ("locks.prefix", Form::Text),
-    ("locks.tls", Form::Switch),
-    ("oracles", Form::List),
-    ("store", Form::Text),
-    ("tls.authority", Form::Text),
-    ("tls.certificate", Form::Text),
-    ("tls.key", Form::Text),
-];
 
 /// Settings, each with its source. Needs the feature `cluster`.
 ///
@@ -80,15 +49,10 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        let lifetime = i64::try_from(TableLocks::LIFETIME.as_millis()).unwrap_or(i64::MAX);
-        let defaults = [
-            ("batch_delay_ms", Value::from(0)),
-            ("locks.kind", Value::from("table")),
-            ("locks.lifetime_ms", Value::from(lifetime)),
-            ("locks.prefix", Value::from(ETCD_PREFIX)),
-        ];
-        let settings = defaults.map(|(key, value)| (key.to_owned(), (value, "default".to_owned())));
-        Config { settings: settings.into() }
+        let preset = |setting: &Setting| Some((setting.key.to_owned(), setting.preset.value()?));
+        let presets = SETTINGS.iter().filter_map(preset);
+        let settings = presets.map(|(key, value)| (key, (value, "default".to_owned())));
+        Config { settings: settings.collect() }
     }
 }
 
@@ -184,7 +148,7 @@ impl Config {
         for (name, text) in variables {
             let Some(key) = name.strip_prefix("PERCOLATOR_") else { continue };
             let key = key.to_lowercase().replace("__", ".");
-            if key.starts_with(APP) || KEYS.into_iter().any(|(known, _)| known == key) {
+            if key.starts_with(APP) || SETTINGS.iter().any(|setting| setting.key == key) {
                 self.set(&name, &key, &text)?;
             }
         }
@@ -229,6 +193,18 @@ impl Config {
     /// Iterates over the settings in order of their keys: key, value in TOML, and source.
     pub fn settings(&self) -> impl Iterator<Item = (&str, &Value, &str)> {
         self.settings.iter().map(|(key, (value, source))| (key.as_str(), value, source.as_str()))
+    }
+
+    /// Returns all settings that a file can hold, in order of their keys, except the application's
+    /// own.
+    ///
+    /// ```
+    /// use percolator::cluster::Config;
+    /// let oracles = Config::known().iter().find(|setting| setting.key == "oracles").unwrap();
+    /// assert_eq!(oracles.variable(), "PERCOLATOR_ORACLES");
+    /// ```
+    pub fn known() -> &'static [Setting] {
+        &SETTINGS
     }
 
     /// Whether the settings name a store. Without a store there is no cluster to connect to.
@@ -378,9 +354,9 @@ fn known(source: &str, key: &str) -> Result<(String, Form)> {
     if key.strip_prefix(APP).is_some_and(|name| !name.is_empty() && !name.contains('.')) {
         return Ok((key.to_owned(), Form::Text));
     }
-    let found = KEYS.into_iter().find(|(known, _)| *known == key);
-    found.map(|(key, form)| (key.to_owned(), form)).ok_or_else(|| {
-        let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+    let found = SETTINGS.iter().find(|setting| setting.key == key);
+    found.map(|setting| (key.to_owned(), setting.form)).ok_or_else(|| {
+        let keys: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).collect();
         let key: String = key.chars().take(80).collect();
         Error::invalid(
             InvalidKind::Options,
@@ -395,19 +371,19 @@ fn known(source: &str, key: &str) -> Result<(String, Form)> {
 
 fn check(source: &str, key: &str, value: Value) -> Result<(String, Value)> {
     let (key, form) = known(source, key)?;
-    let (right, form) = match form {
-        Form::Text => (value.is_str(), "a text"),
-        Form::Number => (value.is_integer(), "a number"),
-        Form::Switch => (value.is_bool(), "true or false"),
-        Form::List => {
-            let list = value.as_array();
-            (list.is_some_and(|list| list.iter().all(Value::is_str)), "a list of texts")
-        }
+    let right = match form {
+        Form::Text => value.is_str(),
+        Form::Number => value.is_integer(),
+        Form::Switch => value.is_bool(),
+        Form::List => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
     };
     if right {
         Ok((key, value))
     } else {
-        Err(Error::invalid(InvalidKind::Options, format!("{source}: {key} must be {form}")))
+        Err(Error::invalid(
+            InvalidKind::Options,
+            format!("{source}: {key} must be {}", form.name()),
+        ))
     }
 }
 

@@ -43,8 +43,8 @@
 //!   `recovery`, `backup` and `restore`; `OpenOptions`, `Durability`, `admin::Recovery`,
 //!   `admin::BackedUp` and `admin::Restored`.
 //! * `cluster` adds a database that several processes share: `Percolator::connect` and
-//!   `from_config`; `Cluster`, `Locks`, `Config`, `Address`, `StoreAddress`, `Tls` and `rpc` in the
-//!   module [`cluster`].
+//!   `from_config`; `Cluster`, `Locks`, `Config`, `Setting`, `Address`, `StoreAddress`, `Tls` and
+//!   `rpc` in the module [`cluster`].
 //! * `etcd` adds a cluster's lock service in etcd: `Locks::etcd`, `Locks::etcd_with_tls`,
 //!   `rpc::etcd`. It enables `cluster`.
 //!
@@ -75,6 +75,8 @@ mod process;
 #[cfg(doctest)]
 mod readme;
 mod room;
+#[cfg(feature = "cluster")]
+mod settings;
 mod tokio_runtime;
 
 #[cfg(feature = "embedded")]
@@ -112,6 +114,8 @@ pub mod cluster {
     pub use crate::connect::{Cluster, Locks};
     #[cfg(feature = "cluster")]
     pub use crate::process::this_process;
+    #[cfg(feature = "cluster")]
+    pub use crate::settings::{Form, Setting, variable};
 }
 
 /// The time, tasks and randomness that a database uses.

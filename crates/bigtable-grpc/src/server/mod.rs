@@ -161,6 +161,12 @@ impl Server {
         schemas.iter().map(|schema| schema.record.name.clone()).collect()
     }
 
+    /// The time for which [`serve_with`](Server::serve_with) answers nothing at first: zero, or 2.4
+    /// seconds.
+    pub fn silence(&self) -> Duration {
+        self.silence
+    }
+
     /// Serves in plain text on this machine, like [`serve_with`](Server::serve_with).
     ///
     /// # Errors

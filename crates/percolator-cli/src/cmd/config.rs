@@ -1,4 +1,6 @@
-//! `config view`: shows the settings of a cluster, and where each comes from.
+//! `config`: shows the settings of a cluster, and what settings there are.
+
+mod reference;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -13,12 +15,14 @@ use crate::output::Column;
   percolator config view --sources")]
 pub(crate) enum Config {
     View(View),
+    Reference(reference::Reference),
 }
 
 impl Config {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Config::View(view) => view.run(context),
+            Config::Reference(reference) => reference.run(context),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::cmd::webindex::{is_in, search_dir};
 use crate::console::{ADDRESS, Consoles, Shown, ShownArgs, announced};
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::service::{self, State};
 use crate::store::{Place, StoreArgs};
 
 /// Show a store in the browser, until Ctrl-C. The store is a cluster, or a directory that no
@@ -72,7 +73,9 @@ impl Console {
             context.out.line(&announced(&console, io::stdout().is_terminal()))?;
             context.out.note("open this URL in a browser; Ctrl-C ends the console");
         }
-        asked_to_end(&context.interrupt).await?;
+        let ending = asked_to_end(&context.interrupt)?;
+        service::report(State::Ready);
+        ending.await;
         Ok(Exit::Done)
     }
 }

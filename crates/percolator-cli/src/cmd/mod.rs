@@ -5,6 +5,7 @@ mod backup;
 mod cell;
 mod check;
 mod cluster;
+mod completions;
 pub(crate) mod config;
 mod console;
 mod demo;
@@ -13,6 +14,7 @@ mod failures;
 mod gc;
 mod import;
 mod locks;
+mod man;
 mod observers;
 mod oracle;
 mod read;
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Oracle(oracle::Oracle),
     #[command(subcommand)]
     Config(config::Config),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 impl Command {
@@ -101,7 +105,9 @@ impl Command {
             | Command::Worker(_)
             | Command::Cluster(_)
             | Command::Oracle(_)
-            | Command::Config(_) => Elsewhere::Nowhere,
+            | Command::Config(_)
+            | Command::Completions(_)
+            | Command::Man(_) => Elsewhere::Nowhere,
         }
     }
 
@@ -125,6 +131,8 @@ impl Command {
             Command::Import(import) => interrupt.cut_off(import.run(context)).await,
             Command::Restore(restore) => Some(restore.run(context).await),
             Command::Config(config) => Some(config.run(context)),
+            Command::Completions(completions) => Some(completions.run(context)),
+            Command::Man(man) => Some(man.run(context)),
             Command::Console(console) => Some(console.run(context).await),
             Command::Set(set) => Some(set.run(context).await),
             Command::Delete(delete) => Some(delete.run(context).await),

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::service::{self, State};
 
 /// Serve one role of an installation.
 #[derive(Debug, Subcommand)]
@@ -48,18 +49,25 @@ impl ServeRole {
     }
 }
 
-/// Completes at Ctrl-C or SIGTERM.
-pub(super) async fn asked_to_end(interrupt: &Interrupt) -> std::io::Result<()> {
+/// Listens for Ctrl-C and SIGTERM from now on. The future completes at the first of them, after it
+/// has reported the end to the service manager.
+pub(super) fn asked_to_end(
+    interrupt: &Interrupt,
+) -> std::io::Result<impl Future<Output = ()> + use<>> {
+    let interrupt = interrupt.clone();
     #[cfg(unix)]
-    {
+    let mut terminated = {
         use tokio::signal::unix::{SignalKind, signal};
-        let mut terminated = signal(SignalKind::terminate())?;
+        signal(SignalKind::terminate())?
+    };
+    Ok(async move {
+        #[cfg(unix)]
         tokio::select! {
             () = interrupt.pressed() => {}
             _ = terminated.recv() => {}
         }
-    }
-    #[cfg(not(unix))]
-    interrupt.pressed().await;
-    Ok(())
+        #[cfg(not(unix))]
+        interrupt.pressed().await;
+        service::report(State::Stopping);
+    })
 }

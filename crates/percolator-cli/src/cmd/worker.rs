@@ -17,6 +17,7 @@ use crate::cmd::webindex::search_dir;
 use crate::console::{ConsoleArgs, Shown};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
+use crate::service::{self, State};
 use crate::store::{Place, connect, in_batches, replaced};
 
 /// The applications whose observers this program has.
@@ -164,12 +165,14 @@ impl Worker {
             gauge: None,
         };
         let consoles = self.console.listen(context, shown).await?;
+        let ending = asked_to_end(&context.interrupt)?;
+        service::report(State::Ready);
         let ended = tokio::select! {
-            asked = asked_to_end(&context.interrupt) => asked.map_err(Into::into),
+            () = ending => Ok(Exit::Done),
             why = replaced(&*db.services().store) => Err(why),
         };
         drop(consoles);
         worker.stop().await;
-        ended.map(|()| Exit::Done)
+        ended
     }
 }

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use webindex::WebIndex;
 
 use crate::context::Context;
+use crate::environment::XDG_RUNTIME_DIR;
 use crate::store::{Place, StoreArgs};
 
 pub use panel::WebPanel;
@@ -157,7 +158,7 @@ impl Consoles {
 
     /// A new directory that nobody else can enter, and that ends with these.
     fn private_dir(&mut self) -> io::Result<PathBuf> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let runtime = XDG_RUNTIME_DIR.value().map(PathBuf::from);
         let runtime = runtime.filter(|dir| dir.is_dir());
         let parent = runtime.unwrap_or_else(std::env::temp_dir);
         let dir = tempfile::Builder::new().prefix("percolator-console-").tempdir_in(parent)?;
@@ -272,6 +273,7 @@ mod tests {
             out,
             interrupt: Interrupt::asked_by(tokio::sync::watch::channel(false).1),
             input: Input::default(),
+            tree: || clap::Command::new("percolator"),
         };
         let consoles = args.listen(&context, shown).await.unwrap();
         assert_eq!(consoles._listening.len(), 2);

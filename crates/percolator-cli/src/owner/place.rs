@@ -19,6 +19,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use crate::environment::XDG_RUNTIME_DIR;
+
 /// The most bytes of a socket's path: 108 on Linux, including the zero at its end.
 const PATH_BYTES_MAX: usize = 107;
 /// The name of a socket in the directory where it is created.
@@ -38,7 +40,7 @@ pub(super) struct Elsewhere {
 impl Elsewhere {
     /// Returns the directories that the environment of this process names.
     pub(super) fn of_this_process() -> Elsewhere {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let runtime = XDG_RUNTIME_DIR.value().map(PathBuf::from);
         Elsewhere {
             runtime: runtime.filter(|dir| dir.is_absolute()),
             temporary: std::env::temp_dir(),

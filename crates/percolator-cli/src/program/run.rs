@@ -39,7 +39,12 @@ fn run_command<P: Program>(program: P, out: Out) -> anyhow::Result<Exit> {
     let result = runtime.block_on(async {
         survive_the_limit_of_files()?;
         let interrupt = Interrupt::listen();
-        let context = Context { out, interrupt: interrupt.clone(), input: Input::default() };
+        let context = Context {
+            out,
+            interrupt: interrupt.clone(),
+            input: Input::default(),
+            tree: P::command,
+        };
         let result = run_anywhere(program, &context).await;
         let closed = store::close_all().await;
         let result = result.and_then(|exit| closed.map(|()| exit));

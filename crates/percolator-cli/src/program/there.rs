@@ -94,7 +94,8 @@ pub(crate) fn run_asked<P: Program>(call: Call) -> Option<Exit> {
             _ if !copies && !asked.has_database() => return None,
             (_, Err(error)) => Err(error.into()),
             (_, Ok(input)) => {
-                let context = Context { out, interrupt: Interrupt::asked_by(interrupt), input };
+                let interrupt = Interrupt::asked_by(interrupt);
+                let context = Context { out, interrupt, input, tree: P::command };
                 tokio::select! {
                     result = program.run(&context) => result,
                     _ = cut_off.wait_for(|cut_off| *cut_off) => return None,

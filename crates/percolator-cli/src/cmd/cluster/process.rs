@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::plan::{Place, Role};
+use crate::environment::NOTIFY_SOCKET;
 use crate::exit::{Exit, Failure};
 
 /// How long a process may take to report that it is ready.
@@ -109,6 +110,8 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
             command.env_remove(name);
         }
     }
+    // The service manager of this command knows nothing of the processes that outlive it.
+    command.env_remove(NOTIFY_SOCKET.name);
     #[cfg(unix)]
     {
         // A process group of its own: Ctrl-C in the terminal does not end it.

@@ -24,6 +24,7 @@ use crate::cmd::serve::tls::TlsArgs;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::owner::asked::Open;
+use crate::service::{self, State};
 use crate::store::{Durability, listen_at, replaced};
 
 /// Name and help of the number that says whether this process leads.
@@ -109,12 +110,14 @@ impl Oracle {
         } else {
             context.out.line(&address.to_string())?
         }
+        let ending = asked_to_end(&context.interrupt)?;
+        service::report(State::Ready);
         let membership = Membership::default();
         let node = server.node().clone();
         let leads = move || Some(f64::from(matches!(node.role(), OracleRole::Leads(_))));
         let gauge = Gauge::new(LEADS.0, LEADS.1, leads);
         tokio::select! {
-            ended = asked_to_end(&context.interrupt) => ended?,
+            () = ending => {}
             // The server cannot resign: the record is that of another store.
             why = replaced(&*store) => return Err(why),
             never = membership.join(joining, Some(store.clone()), context, "oracle", gauge) => {

@@ -18,6 +18,7 @@ use crate::cmd::serve::tls::TlsArgs;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::owner::asked::Open;
+use crate::service::{self, State};
 use crate::store::{Durability, listen_at};
 
 /// How long requests in flight may take to end after SIGTERM.
@@ -101,12 +102,10 @@ impl Table {
         // It joins as a client of this very server.
         let joined = membership.join(joining, None, context, "table", gauge);
         let (stopping, stopped) = tokio::sync::oneshot::channel();
-        let (interrupt, leaving) = (context.interrupt.clone(), membership.clone());
+        let (ending, leaving) = (asked_to_end(&context.interrupt)?, membership.clone());
+        let ready = service::report_after(server.silence(), State::Ready);
         let stop = async move {
-            // Without a handler of signals the server serves until it is killed.
-            if asked_to_end(&interrupt).await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            ending.await;
             leaving.leave().await;
             let _ = stopping.send(());
         };
@@ -122,6 +121,7 @@ impl Table {
                 "the server closed connections to clients that did not read their answers",
             ),
             never = joined => match never {},
+            never = ready => match never {},
         }
         Ok(Exit::Done)
     }

@@ -7,6 +7,7 @@ use percolator::{Percolator, WorkerOptions};
 use webindex::search::SearchIndex;
 use webindex::{SEARCH_DIR, WebIndex};
 
+use crate::environment::SEARCH;
 use crate::exit::Failure;
 use crate::owner::asked;
 use crate::store::{Place, StoreArgs, check_there, in_batches};
@@ -130,5 +131,5 @@ fn no_index(place: &Place) -> anyhow::Error {
 
 /// Returns the directory where a cluster's workers keep the search index, if this machine has it.
 pub(crate) fn search_dir(config: &Config) -> Option<&Path> {
-    config.app("search").map(Path::new)
+    config.app(SEARCH.name).map(Path::new)
 }
