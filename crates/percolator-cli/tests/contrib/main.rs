@@ -28,9 +28,13 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The output of a program; `None` if it is not installed.
+/// The output of a program; `None` if it is not installed. A program beside the Python of the
+/// tests comes before others of its name.
 fn run(program: &str, args: &[&str]) -> Option<Output> {
-    match Command::new(program).args(args).output() {
+    let beside = std::env::var_os("PERCOLATOR_PYTHON")
+        .map(|python| Path::new(&python).with_file_name(program))
+        .filter(|path| path.exists());
+    match Command::new(beside.unwrap_or_else(|| program.into())).args(args).output() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => panic!("{program}: {error}"),
