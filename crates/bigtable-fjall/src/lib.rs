@@ -5,7 +5,7 @@
 //!        |
 //!     failure/           the disk fails while the store is open; the engine is opened anew
 //!        |
-//!     opening/           checks that all files are whole; opens the engine and its tables
+//!     opening/           checks lists, manifests and journals; opens the engine and its tables
 //!     read/              copy in-memory cells, then take one snapshot of the engine
 //!     commit/            one committer: predicates, one batch, durable, publish
 //!     backup/            copies of an open store, and stores restored from them
@@ -16,8 +16,9 @@
 //!     layout/            keyspaces: .catalog | <group> | <group>.history | ...
 //! ```
 //!
-//! The rooms hold functions over the engine, and the types that the engine is made of. A file
-//! imports only from files below it, so no two files import each other.
+//! Each folder is a room: it holds functions that work on an `Engine`, and the types of an
+//! engine's fields. A file imports only from files below it, so no two files import each
+//! other.
 //!
 //! One fjall keyspace holds one **locality group** of all tables of the store.
 //! `layout/group.rs` describes what each [`Layout`](bigtable::Layout) puts into a keyspace.
@@ -25,13 +26,14 @@
 //! Invariants:
 //! * A mutation is durable (to the store's [`Durability`]) before any reader can see it, and
 //!   visible before it is acknowledged.
-//! * Every change passes through one committer, so a predicate is evaluated against exactly the
-//!   state that its mutations apply to.
+//! * Every change passes through the committer: the one thread that holds the commit lock. So
+//!   a predicate is evaluated against exactly the state that its mutations apply to.
 //! * A read first copies the in-memory cells, then opens its snapshot. The snapshot shows
 //!   whole batches only.
 //! * No future of the store syncs, sleeps, or waits for the commit lock. The committer thread
-//!   does the work that may take long (`waits.rs`). There is one exception: a future that
-//!   finds a failed write opens the engine anew, and blocks.
+//!   does the work that may take long (`waits.rs`). There is one exception. A future that
+//!   finds a failed write, or a stopped engine, opens the engine anew and blocks; other
+//!   futures block until that is done.
 //! * After a failed write the store answers nothing until two things are done. The journal is
 //!   cut behind the last acknowledged batch (`failure/tail.rs`), and the engine is opened anew
 //!   in place (`failure/reopen.rs`).

@@ -2,9 +2,14 @@
 //! time to pass, or for a lock of another thread.
 //!
 //! No future of the store reaches such a place, because a thread that polls futures has other
-//! tasks to run. Three kinds of threads may reach one: the committer thread, the thread that
-//! gives space back, and callers of functions documented to block. Each place calls
-//! [`may_wait`]. With the feature `count-waits`, that call records the place for tests.
+//! tasks to run. There is one exception. A future that finds a failed write, or a stopped
+//! engine, opens the engine anew and blocks (`failure/reopen.rs`); other futures block until
+//! that is done.
+//!
+//! The committer thread may reach such a place, and so may the thread that gives space back. A
+//! caller of a function documented to block may, too, and so may a thread that drops the last
+//! handle. Each place calls [`may_wait`]. With the feature `count-waits`, that call records
+//! the place for tests.
 
 /// Marks that the current thread may have to wait here.
 #[inline]

@@ -1,5 +1,5 @@
-//! Finds masters and region servers, and calls them until an answer is definite or the deadline
-//! has passed.
+//! Finds masters and region servers, and calls them. Until the deadline, a call is repeated
+//! while nothing was applied; a read is repeated after a lost answer, too.
 //!
 //! The client asks the addresses that the user gives for the active master and for the server
 //! of `hbase:meta`. It uses `ClientMetaService` (HBase 2.5 and later), not ZooKeeper.

@@ -6,15 +6,16 @@
 //! * The mutations of one request become their net effect: the cells to set, and the versions
 //!   to delete.
 //!
-//! HBase gives all parts of one request the same sequence number, and among equal numbers a
-//! deletion hides a cell. So in two cases an effect must name each deleted version, and the
-//! caller first reads the row to find them:
+//! An effect is **blind** if HBase can apply it although no client has read the row. HBase
+//! gives all parts of one request the same sequence number, and among equal numbers a deletion
+//! hides a cell. So in two cases an effect is not blind. It must name each deleted version,
+//! and the caller first reads the row to find them:
 //!
 //! * An effect sets a version within a range that it also deletes. The deletion would hide the
 //!   version.
 //! * An effect deletes a range of several versions that does not begin at zero. HBase's
-//!   markers delete one version, or all versions up to one. A range of several versions beside
-//!   another range of its column counts as this case, too.
+//!   markers delete one version, or all versions up to one. The same holds if an effect
+//!   deletes several ranges of one column, and one of them has more than one version.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
 //! Sorts the failures of calls to HBase by what the caller does next.
 //!
-//! A server names the Java class of its exception. Some classes prove that nothing was applied.
-//! The caller then looks the region up again, or waits, and repeats. Classes that are not
-//! listed here prove nothing about a mutation, so its guard must settle it (`guard.rs`).
+//! A server names the Java class of its exception. Some classes prove that nothing was
+//! applied. The caller then looks the region up again, or waits, and repeats. Classes that are
+//! not listed here prove nothing about a mutation. The caller then reads the row's guard to
+//! find out whether the mutation was applied (`guard.rs`).
 
 use bigtable::Error;
 

@@ -11,8 +11,9 @@
 //! * **guarded**: all other changes. One request reads the cells that decide. A second sends
 //!   the mutations, which apply only if the guard is unchanged.
 //!
-//! A guard is never used twice. So a repeated guarded request applies at most once, and the
-//! guard settles a request whose answer was lost.
+//! No two changes have the same guard. So a repeated guarded request applies at most once.
+//! After a lost answer the row's guard shows whether the request was applied, unless another
+//! client has changed the row since. Then the outcome is unknown.
 
 use bigtable::{ConditionalMutation, Error, Mutation, Probe, Qualifiers, Result, TimeRange};
 use bytes::Bytes;

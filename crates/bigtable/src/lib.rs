@@ -2,7 +2,7 @@
 //!
 //! A **table** holds rows, sorted by key. A row holds **cells**. A cell is a version of a
 //! `family:qualifier` column at a [`Timestamp`], with a value. Each operation of a [`Table`]
-//! on one row is atomic. No operation spans two rows, unless a store offers
+//! on one row is atomic. No operation is atomic across rows, unless a store offers
 //! [`Store::commit_rows`]. Percolator builds its cross-row transactions on this contract alone
 //! (paper section 2.1).
 //!
@@ -14,6 +14,11 @@
 //!                                          '- tablets
 //!          --commit_rows-->  several rows in one step, where the store can
 //! ```
+//!
+//! A conditional mutation has a **predicate**, a list of **probes** ([`Probe`]). Each probe
+//! asks whether the row has a cell in some columns and times. A store may have a **floor**
+//! ([`Store::floor`]): it refuses reads and conditional mutations at timestamps below the
+//! floor.
 //!
 //! Families belong to **locality groups** ([`TableSchema`]). A scan of one group does not pay
 //! for the cells of another, and a group may be served from memory.

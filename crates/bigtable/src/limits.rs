@@ -1,8 +1,8 @@
 //! Defines the largest requests that a store accepts, and computes the size of a request.
 //!
 //! A protocol of several steps must know before its first step whether the store will accept
-//! the later ones. So a store states its limits. A request's size is an upper bound that
-//! follows from names and values alone, in any encoding.
+//! the later ones. So a store states its limits. The computed size of a request is an upper
+//! bound in any encoding, because it adds room to the lengths of names and values.
 
 use std::fmt::Display;
 

@@ -1,4 +1,5 @@
-//! Defines logical time: a dense counter, not a clock (paper section 2.3).
+//! Defines logical time: a number that a counter issues, not the time of a clock (paper
+//! section 2.3).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Defines the error of a wrong setting.
+//! Defines the error for a wrong setting, with its remedy.
 
 /// A wrong setting, with its remedy.
 ///

@@ -1,4 +1,5 @@
-//! Keeps the description of the process that a client's status contains.
+//! Stores the `ProcessInfo` that this client writes into its status row (`status.rs`): the
+//! role, host, number and program version of its process.
 
 use std::sync::Mutex;
 

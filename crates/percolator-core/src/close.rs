@@ -1,8 +1,8 @@
-//! Closes a client: ends its workers, its commits in the background and its collectors, in
-//! this order.
+//! Closes a client: ends its workers and its commits in the background, writes the rest of its
+//! trace, and ends its collectors, in this order.
 //!
-//! The client's liveness token is given up last. Until then no other client takes the owner of
-//! the remaining locks for dead.
+//! The client's liveness token is given up last. Until then, other clients take the owner for
+//! dead only if a lock stays unchanged for longer than its lifetime.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Defines the errors of transactions. Each variant is named by what the caller should do
-//! next.
+//! Defines the errors of transactions. There is one variant for each reaction of the caller.
 //!
 //! A failed commit whose outcome is not known has a variant of its own ([`Error::Unknown`]),
 //! because running it again might apply it twice.

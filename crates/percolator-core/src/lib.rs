@@ -18,6 +18,11 @@
 //! which puts these together.
 //!
 //! Only the oracle creates timestamps; this crate never computes one.
+//!
+//! The **safe point** is the timestamp below which garbage collection may drop versions. A
+//! store that can compare timestamps keeps it as its **floor**, and refuses reads and commits
+//! of transactions below it. A **probe** asks whether a row has a cell in some columns and
+//! times; the condition of a mutation is a list of probes.
 
 mod account;
 mod bell;

@@ -1,9 +1,9 @@
 //! Lists the defences of the protocol that can be switched off, one at a time (see
 //! `bigtable::mutants`). A test or the simulation must fail whenever one of them is off.
 //!
-//! This list holds the defences that only the protocol's own code can leave out, and those
-//! that a test of this crate catches. Wrappers of the store or the oracle take away the others
-//! (`lab/sim/src/mutated/`). The numbers (`H01`) are those of `docs/hazards.md`.
+//! A wrapper of the store or the oracle can remove some defences from outside
+//! (`lab/sim/src/mutated/`). This list holds the defences that no wrapper can remove, and
+//! those that a test of this crate checks. The numbers (`H01`) are those of `docs/hazards.md`.
 
 pub(crate) use bigtable::mutants::off;
 

@@ -3,9 +3,12 @@
 //!
 //! The only hook is [`Options::watch`](crate::Options::watch), which is off by default. The
 //! core calls a watcher after the fact and holds no mutex during the call, so a watcher can
-//! change no outcome. A call that panics or blocks is caught and counted; after the third one
-//! the watcher is not called again. Without a watcher no time is read and nothing is allocated
-//! for it.
+//! change no outcome. The core catches panics. It counts calls that panic or take longer than
+//! a second, and does not call the watcher again after the third. It cannot end a call that
+//! never returns: such a call blocks its task.
+//!
+//! A client without watcher and trace reads no time for events, and allocates nothing for
+//! them.
 
 pub(crate) mod watcher;
 

@@ -8,9 +8,10 @@
 //!
 //! `moment.rs` takes the commit lock only to list the files: the journals first, then the
 //! manifest of each keyspace. In this order the journals hold every batch that a manifest
-//! lacks. So every acknowledged batch is in a journal or in a manifest's files. `moment.rs`
-//! also opens the journals, and holds the engine's own handles of the other files, which keeps
-//! them on disk. The files are copied without the lock, while the store goes on.
+//! lacks. If the engine writes a buffer out meanwhile, its batches are in a listed journal and
+//! in the run. So every acknowledged batch is in a journal or in a manifest's files.
+//! `moment.rs` also opens the journals, and holds the engine's own handles of the other files,
+//! which keeps them on disk. The files are copied without the lock, while the store goes on.
 //!
 //! Contents are named by their checksum, so the next backup into the same directory copies
 //! only new ones. Nothing is linked: journals grow in place, and a link to one would grow with

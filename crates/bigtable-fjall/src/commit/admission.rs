@@ -1,5 +1,5 @@
-//! Admits or refuses each request: the committer checks whether the disk has room for the
-//! request (`room.rs`).
+//! Admits or refuses each request: the committer checks whether the disk has room for it, and
+//! whether the engine takes writes. `room.rs` computes how much space must stay free.
 
 use bigtable::{Error, Mutation, Result};
 use fjall::Keyspace;

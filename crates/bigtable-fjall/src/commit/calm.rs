@@ -10,17 +10,17 @@
 //! | 3 | syncs the keyspace's new list of files | the lock of that list |
 //!
 //! A batch that is written in stage 1 waits for the sync. So the store is not calm from the
-//! moment a buffer is sealed until stage 1 ends. Stage 2 takes most of the time, and batches
-//! are short in it. In stage 3 the store counts as calm, although a batch then waits for the
-//! sync of the list. Nothing announces stage 3: each merge ends with the same sync, and
-//! readers wait for it too.
+//! moment a buffer is sealed until the committer thread finds that stage 1 has ended. Stage 2
+//! takes most of the time, and batches are short in it. In stage 3 the store counts as calm,
+//! although a batch then waits for the sync of the list. Nothing announces stage 3: each merge
+//! ends with the same sync, and readers wait for it too.
 //!
-//! Stage 2 has begun when two conditions hold. No sealed buffer waits for a thread of the
-//! engine. In each keyspace with a sealed buffer, the next file number has risen since the
-//! seal. The engine takes that number when it begins to write the run. If a keyspace was
-//! sealed twice in a row, the number could belong to either buffer. Such a keyspace must have
-//! written both. The engine never seals by itself (`seal.rs`, `old_journals.rs`), so every
-//! stage 1 follows a seal that this file knows of.
+//! Stage 1 has ended for every sealed buffer when two conditions hold. No sealed buffer waits
+//! for a thread of the engine. Each keyspace with a sealed buffer has numbered a new file
+//! since the seal. The engine numbers the file of the run when stage 2 begins. If a keyspace
+//! was sealed twice in a row, the new file could belong to either buffer. Such a keyspace must
+//! have written both buffers out. The engine never seals by itself (`seal.rs`,
+//! `old_journals.rs`), so every stage 1 follows a seal that this file knows of.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};

@@ -1,5 +1,6 @@
-//! Runs the committer thread. Every change to the store passes through the committer in
-//! groups, and is durable before it is visible.
+//! Runs the committer thread, which commits queued requests in groups. A short request may
+//! instead be committed by its caller's thread. Either thread holds the commit lock, and a
+//! change is durable before it is visible.
 //!
 //! ```text
 //!   caller --- short request, lock free, queue empty ---> leads: commits on its own thread
@@ -14,7 +15,7 @@
 //! Invariants:
 //! * Nothing is written outside the commit lock ([`Engine::lead`]).
 //! * A request is acknowledged after its batch is published and the in-memory maps are
-//!   updated. On this thread, full write buffers are sealed before that, which may take time
+//!   updated. The committer thread seals full write buffers before that, which may take time
 //!   (`seal.rs`).
 //! * If a batch fails, its record may or may not be in the journal. The store answers nothing
 //!   until it has cut the record off and opened the engine anew (`reopen.rs`). Then it reports

@@ -1,6 +1,6 @@
 //! Describes the change to one row that a request asks for: a conditional mutation or an edit.
-//! The condition of a conditional mutation is a list of probes. An edit is decided by a
-//! function that sees the row.
+//! The condition of a conditional mutation is a list of probes, each for a cell in some
+//! columns and times. An edit is decided by a function that sees the row.
 //!
 //! Percolator needs only probes, which cost almost nothing. A general server of Bigtable's API
 //! needs edits: filters as conditions, increments, and deletions of everything in a row.

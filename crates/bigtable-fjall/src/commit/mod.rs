@@ -13,6 +13,9 @@
 //! recent        newest versions that need not be read
 //! ```
 //!
+//! A **predicate** is a list of **probes**. A probe asks whether the row has a cell in a column,
+//! or in any column of a family, within a range of times.
+//!
 //! Invariant: every change passes through the holder of the commit lock, one at a time.
 
 pub(crate) mod admission;

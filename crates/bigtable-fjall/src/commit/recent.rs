@@ -13,10 +13,10 @@
 //!   advances `as_of`, after it has published the batch. The holder may always trust an entry;
 //!   a reader only if its snapshot has the same batch number.
 //! * A reader adds values that it read at batch `as_of`. It may also add a value that it read
-//!   at an earlier batch, if no later batch has set the key. The cache itself shows that: each
-//!   batch caches the keys that it sets. But entries may be evicted. So the reader's batch
-//!   must be `whole_since` or later: all keys that batches after `whole_since` have set are
-//!   still cached.
+//!   at an earlier batch, if no later batch has set the key. The cache shows that as long as
+//!   it still holds every key that those later batches have set. Entries may be evicted, but
+//!   no key that a batch after `whole_since` has set. So a value from a batch before
+//!   `whole_since` is not added.
 //! * The cache is bounded. Entries live in two generations; when the younger is full, the
 //!   older is evicted.
 

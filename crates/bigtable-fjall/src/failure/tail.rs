@@ -7,16 +7,19 @@
 //!
 //! Every batch has a sequence number, and a failed batch never reached the engine's memory. So
 //! the highest number in memory is that of the last acknowledged batch. The journal is sound
-//! up to that batch and is cut behind it, in one of two ways:
+//! up to that batch, and the rest is cut off in one of these ways:
 //!
-//! * **In place**, if the write failed for lack of space and no sync was tried. The kept part
-//!   of the file is in order. The cut is synced through a handle that was opened earlier. That
-//!   sync reports every error since then, including one that occurred while the engine was
-//!   closing.
+//! * **In place**, if no sync was tried, and the write failed for lack of space or at the
+//!   largest size of a file. The kept part was written without an error. The cut is synced
+//!   through a handle that was opened earlier. That sync reports every error since then,
+//!   including one that occurred while the engine was closing. If the file may not grow any
+//!   further, an empty journal is begun after the cut.
 //! * **Into a new file** otherwise, and where the cut in place fails. After a failed sync the
 //!   system may have dropped the data, and it reports that only once. So another sync of the
 //!   same file proves nothing. The acknowledged part is read, checked to be whole, written to
 //!   a new file, synced, and renamed.
+//! * **Not at all**, if the engine stopped by itself in a store that syncs every batch: all of
+//!   its journal is acknowledged and synced.
 //!
 //! Invariant: the journal is not changed before the engine has closed it.
 

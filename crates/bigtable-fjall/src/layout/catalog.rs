@@ -1,5 +1,5 @@
 //! Stores the catalog in a keyspace of its own: the store's tables, their groups, and the
-//! floor.
+//! floor. The floor is the timestamp below which the store refuses reads.
 //!
 //! ```text
 //!   t<name>   id (u32, big-endian), then the description of the table's schema

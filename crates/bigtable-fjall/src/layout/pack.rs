@@ -7,7 +7,7 @@
 //! | bits of the stamp | content |
 //! |---|---|
 //! | 0 to 52 | the timestamp |
-//! | 53 to 62 | the length of the value plus one; zero if the value ends with the pack |
+//! | 53 to 62 | the length of the value plus one; zero for a long value, the last in its pack |
 //! | 63 | in the first stamp, under a column's own key: the history may hold older versions |
 //!
 //! The layout has three advantages. The newest version is read without parsing the others. A

@@ -1,4 +1,4 @@
-//! Opens the engine's files, once `prepare.rs` has found them whole. `Engine::new` then makes
+//! Opens the engine's files, once `prepare.rs` has found no damage. `Engine::new` then makes
 //! the open store from them, with its floor, caches and queues.
 
 use std::path::Path;

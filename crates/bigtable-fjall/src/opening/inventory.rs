@@ -13,8 +13,9 @@
 //!
 //! Invariants:
 //! * A keyspace is in the list before the first batch that writes to it.
-//! * A journal is in the list before its first batch is acknowledged. It stays until the store
-//!   has seen, while it is open, that the engine no longer needs the journal.
+//! * A journal is in the list before its first batch is acknowledged, unless the list cannot
+//!   be written (`journals.rs`). It stays until the store has seen, while it is open, that the
+//!   engine no longer needs the journal.
 //! * The list is replaced by a rename, with syncs before and after, so a crash leaves the old
 //!   list or the new one.
 

@@ -1,4 +1,6 @@
-//! Opens a store. Before that, it checks that all files are there and whole.
+//! Opens a store. Before that, it checks the inventory, the manifests and the journals, and
+//! that the engine can open each run. Only `check`, a repair and a backup compare the
+//! checksums of whole runs.
 //!
 //! The engine trusts the files that it finds, and makes three repairs without any message. It
 //! deletes a keyspace without a manifest. It replaces a missing journal with a new one. It
@@ -6,7 +8,7 @@
 //! damaged store before anything in the store's directory has changed.
 //!
 //! ```text
-//!   survey.rs     reads the whole directory and changes nothing
+//!   survey.rs     finds damage in the directory, and changes nothing
 //!   prepare.rs    repairs the traces of a crash: cuts the torn batch off, names journals
 //!   files.rs      opens the engine                tables.rs    opens tables in it
 //!   inventory.rs  the files that must exist       damage.rs    damage, by file
@@ -24,7 +26,7 @@
 //! |---|---|---|
 //! | no sound batch follows | cut there, and report | cut there, and report |
 //! | sound batches follow | refuse | cut there, and report |
-//! | its number does not rise, or the inventory says that it was whole | refuse | refuse |
+//! | its number does not rise, or the inventory says that it held a later batch | refuse | refuse |
 //!
 //! A sealed journal was synced before the next one was begun, so it must be sound to its end.
 //!

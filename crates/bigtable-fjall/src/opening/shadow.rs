@@ -2,8 +2,8 @@
 //!
 //! The engine changes the files that it opens. So a reader that must leave a store untouched
 //! opens a stand-in. It has links to the files of runs and values, which are never written,
-//! and copies of everything else. Damaged files, and damaged batches of journals, are left
-//! out.
+//! and copies of the other files that the engine needs. Damaged files of runs, damaged batches
+//! of journals, and files of values that cannot be opened are left out.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

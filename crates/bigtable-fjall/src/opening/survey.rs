@@ -1,4 +1,6 @@
-//! Reads a store's whole directory without changing anything, and finds all damage.
+//! Reads a store's directory without changing anything, and finds damage. A thorough survey
+//! compares the checksums of all files. A survey for an opening reads runs only as far as the
+//! engine would.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -8,8 +8,8 @@
 //! Opening removes this mark once the journal is synced. A second file records the restart of
 //! the machine until the caller acknowledges it. A table server needs that record. The power
 //! cut may have destroyed the renewal of a lease, so the server answers nothing until every
-//! such lease has expired. If it ends before that, the record makes it silent again at its
-//! next start (H71).
+//! such lease has expired. If the server ends before that, the record makes it silent again at
+//! its next start (H71).
 //!
 //! ADR-16 says what this design costs, and what would change it.
 

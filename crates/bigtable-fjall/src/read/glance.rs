@@ -1,4 +1,5 @@
-//! Reads one column without waiting: the read of a single cell in a transaction.
+//! Implements glances, by which transactions read single cells. A glance reads the newest
+//! version of a column, or returns `Nothing` if that needs a wait.
 //!
 //! A glance follows the order of every read: in-memory cells first, then the snapshot, then
 //! the floor.

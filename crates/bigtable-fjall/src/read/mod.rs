@@ -16,8 +16,8 @@
 //!
 //! A reader works in the opposite order: it copies the in-memory cells, then takes the
 //! snapshot, then checks the floor. So its in-memory cells may be older than its snapshot, but
-//! never newer. If the floor is still not above the reader's timestamp, no version that it
-//! needs was collected before it read.
+//! never newer. The floor is the timestamp below which the store refuses reads. If it is still
+//! not above the reader's timestamp, no version that it needs was collected before it read.
 //!
 //! Invariant: a reader copies the in-memory cells before it takes its snapshot, never after.
 

@@ -5,7 +5,8 @@
 //! into buffers again. A program that closes the store after each command would pay for this
 //! with each command.
 //!
-//! In these cases the journals stay as they are, as after a crash:
+//! In these cases the journals stay, and the next opening reads them. They are synced, except
+//! after a failed write:
 //!
 //! * They are short.
 //! * The disk has no room for the buffers, the engine fails, or it takes too long.

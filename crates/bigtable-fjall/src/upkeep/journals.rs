@@ -9,7 +9,9 @@
 //! to be followed by another.
 //!
 //! Invariants:
-//! * A batch is acknowledged after its journal is in the inventory and has its second name.
+//! * A batch is acknowledged after its journal is in the inventory and has its second name. If
+//!   that fails, the batch is acknowledged nevertheless, and the store takes no further batch
+//!   before it has opened the engine anew (`commit/write.rs`).
 //! * A second name is removed after the inventory no longer lists the journal. It is removed
 //!   only if the engine removed the first name while the store was open.
 //! * The store is marked (`opening/unsynced.rs`) before its first batch without a sync.

@@ -7,8 +7,9 @@
 //! distinct filter. It combines reads with equal filters: those of one transaction, or of
 //! snapshots at the same timestamp, that select the same columns.
 //!
-//! Invariant: each caller gets its answer as soon as that answer arrives, whatever happens to
-//! the other reads.
+//! Invariant: a failed read fails no other read. With the extension, each caller gets its
+//! answer as soon as that answer arrives. Reads that one ReadRows combines get theirs when its
+//! stream ends.
 
 use std::collections::BTreeMap;
 

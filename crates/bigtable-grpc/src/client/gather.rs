@@ -4,6 +4,7 @@
 //!
 //! The first request waits for the configured delay, and those that arrive meanwhile go with
 //! it. If the waiting requests fill one request of the server, the client sends them at once.
+//! A request that is over a second late is refused instead, because its process stood still.
 //!
 //! A sent request runs to its end, even if its callers give up, because it belongs to all of
 //! them. So the runtime that opened the store sends it: a caller's runtime may end while other

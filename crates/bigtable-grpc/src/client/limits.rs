@@ -1,4 +1,5 @@
-//! Holds the limits of the server's extension, which the API does not name.
+//! Holds two limits of the server's extension: how many conditional mutations, and how many
+//! reads, one request may contain.
 
 /// How much the server takes in one request.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,8 +1,8 @@
 //! Compiles regular expressions of the API: RE2, on bytes, matching the whole text.
 //!
 //! A pattern is translated byte by byte into the syntax of the crate `regex`. Bytes outside of
-//! ASCII become `\xNN`, so that any pattern matches bytes. Syntax that only one of the two
-//! languages knows is spelled out.
+//! ASCII become `\xNN`, so that any pattern matches bytes. RE2 syntax that `regex` lacks is
+//! written in another way. A byte that only `regex` would take for syntax is escaped.
 
 use std::fmt::Write;
 

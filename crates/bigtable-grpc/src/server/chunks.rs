@@ -2,9 +2,9 @@
 //!
 //! A message ends between two rows if possible, otherwise between two cells. Each message
 //! begins with the row's key, unless it continues a cell. The API does not demand the key, but
-//! Google's data client for Python does. Once it has seen a row, it takes a message without a key
-//! for a part of another row. So it cannot read a cell larger than a message if another row comes
-//! first.
+//! Google's data client for Python does. Once it has seen a row, it takes a message without a
+//! key for a part of another row. So that client cannot read a cell larger than a message if
+//! another row comes first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

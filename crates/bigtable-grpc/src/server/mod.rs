@@ -17,9 +17,9 @@
 //!   bigtable-fjall     rows, latches, durability
 //! ```
 //!
-//! Invariants: a failed request has changed nothing, and an acknowledged one is durable to the
-//! store's level. The server checks a limit before it allocates memory for a request. Parts of
-//! the API that it lacks answer UNIMPLEMENTED.
+//! Invariants: a failed change of a row has changed nothing, unless its status is UNKNOWN. An
+//! acknowledged change is durable to the store's level. The server checks a limit before it
+//! allocates memory for a request. Parts of the API that it lacks answer UNIMPLEMENTED.
 //!
 //! The server lacks:
 //!

@@ -1,4 +1,5 @@
-//! Tests the floor: reads and conditional mutations with an `above` below it are refused.
+//! Tests the floor: a store refuses a read or a conditional mutation if its timestamp `above`
+//! is below the floor.
 
 use super::fixture::*;
 use crate::Timestamp;

@@ -1,10 +1,11 @@
 //! Step 3: drops versions that no reader can read any more.
 //!
-//! Of each cell the newest write at or below the safe point stays. The exception is a deletion
-//! that every observer of the column has acknowledged. Everything that the newest write hides
-//! is dropped: write records, their values, and the acknowledgements of a cell that is gone.
-//! Tombs below the safe point are dropped too, because the floor now refuses late prewrites
-//! (H04). So are notifications of cells that are not dirty.
+//! Collection keeps the newest write of each cell at or below the safe point. It drops that
+//! write only if it is a deletion on which no observer has work. The column then has no
+//! observer, or every observer has acknowledged the deletion. Everything that the newest write
+//! hides is dropped: write records, their values, and the acknowledgements of a cell that is
+//! gone. Tombs below the safe point are dropped too, because the floor now refuses late
+//! prewrites (H04). Notifications in the row are dropped if their cells are not dirty.
 //!
 //! # Why no row is locked
 //!
@@ -27,14 +28,15 @@
 //!   whether the transaction s has committed. Below F there is no lock to find. An owner that
 //!   does not know the outcome of its own commit reports `Unknown` below the floor, never
 //!   `Aborted`: the floor refuses its tomb (H06).
-//! * *The dropped values belong to dropped writes.* A value lies at the s of its write. One
-//!   range of timestamps deletes the values of neighbouring dropped writes. The range holds no
-//!   other value: the lives [s, c] of one cell's transactions do not overlap. So values are in
-//!   the same order as their writes.
+//! * *The dropped values belong to dropped writes.* A value lies at the start timestamp s of
+//!   its write. One mutation deletes the values of several successive writes, as one range of
+//!   timestamps. The range holds no value of a kept write, because values have the same order
+//!   as their writes. Of two transactions that write one cell, the later begins after the
+//!   earlier has committed.
 //! * *No observer is misled.* One row mutation drops a cell together with its
-//!   acknowledgements, and workers read them in one row read. So they see both or neither. An
-//!   acknowledgement is dropped only when no write at or below F is left. Every later write is
-//!   above F, and so above the acknowledged timestamp.
+//!   acknowledgements, and workers read them in one row read. So they see both or neither. The
+//!   newest acknowledgement is dropped only when no write at or below F is left. Every later
+//!   write is above F, and so above the acknowledged timestamp.
 //!
 //! Within a row the oldest versions are dropped first, in one mutation if its size is
 //! reasonable. After a crash in between, newer versions still hide the ones that are left

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! readers      which timestamps of the past are open, in this client and in others
-//! safe_point   how far collection may go: below every reader, behind the present by a retention
-//!   1. the safe point becomes the store's floor: below it nothing is read, locked or decided
+//! safe_point   how far collection may go: no higher than any reader, a retention behind now
+//!   1. the safe point becomes the store's floor: below it nothing is read, locked or committed
 //! sweep        2. every lock below it is resolved; a lock of a living owner ends the round
 //! collect      3. versions that a newer write hides are dropped; why that races with nothing
 //! notifications   drops stale notifications, where they lie in a table of their own
@@ -21,8 +21,11 @@
 //! * The safe point never goes back.
 //! * Nothing is collected before the floor is durable and the locks below it are resolved.
 //! * A round that a crash cuts short is done again.
-//! * Secondary commits, roll-forward, rollback and tombs are never fenced: they finish a
-//!   transaction that is already decided.
+//! * The floor refuses prewrites, commits of a primary, and one-step commits of transactions
+//!   that began below it. It refuses no secondary commit, roll-forward or roll-back: these act
+//!   on a lock, and collection waits until every lock below the floor is gone.
+//! * The floor refuses a tomb in one case. Its owner has sent a commit, whose record may have
+//!   been collected (`txn/settle.rs`).
 
 pub(crate) mod background;
 mod collect;

@@ -1,10 +1,10 @@
 //! Drops stale notifications that lie in a table of their own. If they lie in the row,
 //! [`collect`](super::collect) drops them.
 //!
-//! The notifications are read first, and the cell that they notify is read after that, at the
-//! highest timestamp and with a check for locks. So the second read finds either the lock of
-//! the transaction that left the notification, or what became of that lock. No notification of
-//! a dirty cell is dropped.
+//! Collection reads the notifications first. After that, it reads each notified cell at the
+//! highest timestamp, together with its locks. A transaction locks its cells before it
+//! notifies. So the second read finds the lock, or the cell as it is after the lock was
+//! removed. Notifications of locked cells, of dirty cells and for weak observers stay.
 
 use bigtable::{ConditionalMutation, Mutation, PageLimit, Row, RowRange, Selection, TimeRange};
 

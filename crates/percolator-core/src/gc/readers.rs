@@ -6,8 +6,9 @@
 //! the transaction or snapshot is dropped, or until the commit has ended.
 //!
 //! Between clients of one store, a row of the system table names a client's oldest open
-//! timestamp. The client writes this registration only if a timestamp has been open for a
-//! while. So short transactions, which are younger than the retention, cost nothing.
+//! timestamp. On a store with a floor, only a client that collects in the background
+//! registers. A client writes a registration only if a timestamp has been open for a while. So
+//! short transactions, which are younger than the retention, cost nothing.
 //!
 //! A registration that is not renewed is judged like a lock (H18). It has lapsed when its
 //! client's liveness token is gone. It has also lapsed when it stayed unchanged for longer

@@ -5,8 +5,8 @@
 //! the request must be over before its effect matters. Let D be the [longest life of a
 //! request](bigtable::Store::request_life_max). A *term* is four times D, which leaves time to
 //! renew a registration. Each write of a registration takes at most D, and the next one begins
-//! D / 2 later. If no write fails, at most 2.5 D pass from the begin of one to the end of the
-//! next. A reader relies on a registration for 3.3 D: five sixths of a term.
+//! D / 2 later. If no write fails, at most 2.5 D pass between the begin of one write and the
+//! end of the next. A reader relies on a registration for 3.3 D: five sixths of a term.
 //!
 //! The sixth is for clocks that run unevenly. A reader measures its five sixths on its own
 //! clock, and a judge or collector measures a whole term on another. Let both clocks be off by
@@ -33,8 +33,8 @@
 //! A second record says below which timestamp every lock was resolved; it is written before
 //! anything is dropped. A lock that is found below it is a late duplicate, of a transaction
 //! whose evidence may be gone. Such a lock is removed with its data, and never rolled forward.
-//! That loses nothing: a record at or above its `s` that needs this data would have prevented
-//! the lock.
+//! This loses no committed value. A write record that points at the value lies above the
+//! lock's `s`, and would have refused the lock.
 //!
 //! Clocks must also go on while the machine sleeps. One gap remains: a process looks at its
 //! clock, stops for longer than a term, and only then sends its bytes. Only the store could

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   token/<incarnation>   renewed by its process; gone, or seen unchanged for its lifetime: dead
-//!   lock/<name>           an advisory lock; seen unchanged for its lifetime: free
+//!   lock/<name>           an advisory lock; free if its owner is dead, or if unchanged as long
 //! ```
 //! Invariant: tokens are stored under incarnations, which are never used again. So the locks
 //! of an old life never look alive because the client has a new life (H17). A client that was

@@ -1,4 +1,4 @@
-//! Remembers, for admission, what the last look at the store's backlog found.
+//! Stores the result of the last look at the store's backlog, for `admit.rs`.
 //!
 //! The record is shared by all callers of a client, so that one look serves all of them.
 

@@ -4,11 +4,14 @@
 //! another client makes meanwhile waits behind the whole load.
 //!
 //! * Changes of this client count if a hint waits for them and their workers have not been
-//!   stopped. A change that waits for anything else, such as an observer that no worker here
-//!   runs, does not count.
+//!   stopped. A hint is an entry in the queue of cells that this client has made dirty
+//!   (`hints.rs`). A change that waits for anything else, such as an observer that no worker
+//!   here runs, does not count.
 //! * On a store that other processes use, the notifications in the store count too
 //!   ([`Options::backlog_of_store`]). One caller looks for all callers of the client, at most
 //!   every [`LOOK_EVERY`], and reads no more cells than the bound.
+//! * Callers also wait while the fullest of the store's bounded in-memory groups, such as
+//!   locks, is at least 80 % full.
 //! * An observer never waits here: if all workers waited, the backlog could not drain (H74).
 //!
 //! [`Options::backlog_of_store`]: crate::Options::backlog_of_store

@@ -1,4 +1,6 @@
-//! Batching observers: one run handles many weak notifications.
+//! Batching observers: one run handles many weak notifications. A weak notification lies on a
+//! notify-only column; its observer leaves no acknowledgement, and may run more than once for
+//! a change.
 //!
 //! The notifications in the store are the queue. They are cleared, up to the start timestamp
 //! of the batch, only after the observer has returned and its transaction has committed. So a

@@ -9,8 +9,8 @@
 //! * A cell is dirty for an observer if its newest `c` is above the acknowledgement, which
 //!   holds the *start* timestamp of the observer's last run. With its commit timestamp, a
 //!   write during the run would be missed (H50).
-//! * A notification is cleared only when every observer that the schema names has acknowledged
-//!   (H53).
+//! * A notification is cleared only when every observer that the schema names has handled the
+//!   change (H53). A strong observer shows that by its acknowledgement.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -22,6 +22,11 @@
 //! elsewhere  cells that wait for observers of other processes (resting: for how long)
 //! idle       nothing is dirty, and no timestamp was issued meanwhile
 //! ```
+//!
+//! A **strong** observer runs after a write of its column. It acknowledges the change in its own
+//! transaction, so at most one of its runs commits for each change. A **weak** observer handles
+//! notifications on a notify-only column. It leaves no acknowledgement, and may run more than
+//! once. A **lane** is the queue of hints for one column.
 
 pub(crate) mod admission;
 pub(crate) mod admit;

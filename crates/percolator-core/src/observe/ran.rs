@@ -1,4 +1,5 @@
-//! Reports to a watcher and to tracing how an observer's run has ended.
+//! Reports how an observer's run has ended, to the watcher and to the stored trace. Also makes
+//! the tracing span of a run.
 
 use std::sync::Arc;
 use std::time::Duration;

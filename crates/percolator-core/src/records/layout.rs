@@ -17,9 +17,10 @@
 //! table of the application (see [`placement`](crate::records::placement)). A prewrite then
 //! leaves no notification at `s`.
 //!
-//! Invariant: `lock`, `write` and `rollback` of one cell change only by the single-row
-//! operations that [`rows`](crate::txn::rows) builds. So an owner and a client that cleans up
-//! after it write the same records.
+//! Invariant: transactions and resolvers change `lock`, `write` and `rollback` only by
+//! operations that [`rows`](crate::txn::rows) builds. Garbage collection deletes old `write`
+//! and `rollback` records by itself. So an owner and a client that cleans up after it write
+//! the same records.
 
 use std::sync::Arc;
 

@@ -2,8 +2,9 @@
 //!
 //! A lock says which transaction holds the cell, where that transaction's primary is, and what
 //! the commit will write. Invariants:
-//! * The encoding delimits itself. So a value that begins with these bytes is this very lock,
-//!   and a prefix probe is enough to find it.
+//! * The encoding delimits itself, and begins with a head of fixed length. The head holds the
+//!   owner and the wall time. So a probe for the head finds this very lock, and no other that
+//!   its owner writes into the cell.
 //! * The first byte distinguishes a primary lock from a secondary lock.
 
 use bytes::{BufMut, Bytes, BytesMut};

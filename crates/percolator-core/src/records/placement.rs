@@ -16,10 +16,11 @@
 //! # Why nothing is lost when notifications lie apart
 //!
 //! A lock or a commit cannot leave a notification in another table's row. So there is none at
-//! `s`. The committer writes the one at `c` in between: `c` is known, all locks exist, and P
-//! is not committed yet. The committer commits P only after the store has acknowledged the
-//! notification. So a committed transaction has its notifications, whichever client rolls its
-//! rows forward. A transaction that cannot write them aborts (H48, H49).
+//! `s`. The committing client writes the notification at `c` between the two phases: `c` is
+//! known, all locks exist, and the primary is not committed yet. It commits the primary only
+//! after the store has acknowledged the notification. So a committed transaction has its
+//! notifications, whichever client rolls its rows forward. A transaction that cannot write
+//! them aborts (H48, H49).
 //!
 //! A worker that finds a notification at `c` takes its own timestamp `s'` after that, so
 //! `s < c < s'`. The lock was written before the notification. A read at `s'` therefore finds the

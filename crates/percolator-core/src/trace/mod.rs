@@ -24,8 +24,8 @@
 //! first row that is young enough. Its work is in proportion to the rows written in the
 //! meantime, and it does not pass over the deletions of earlier sweeps.
 //!
-//! A run may handle an old change. The entry of that change then lies behind the rows at which
-//! the sweeps have ended. So once an hour a sweep passes over all rows.
+//! A run may handle an old change. The entry of that change then has an old key, before the
+//! row at which the last sweep ended. So once an hour a sweep passes over all rows.
 //!
 //! Each client counts the transactions of all clients after every 16,384 of its own. So the
 //! table may exceed its bound by that many for each client. If no client traces a store any
@@ -37,8 +37,9 @@
 //!
 //! A client remembers its own last decisions, and finds those of other clients in the table.
 //! Until it finds them, it holds the observer's transaction back, for at most five seconds.
-//! At most half of the queue is held back, and the oldest make room for what is kept. Those are
-//! not counted, because most of them belong to cascades that are not kept.
+//! Held-back transactions take at most half of the queue. When room is needed, the client
+//! gives up the oldest of them. It does not count these as lost, because most of them belong
+//! to cascades that are not kept.
 
 pub(crate) mod queue;
 pub(crate) mod record;

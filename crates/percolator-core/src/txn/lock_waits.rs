@@ -1,4 +1,5 @@
-//! The locks that this client waits for: whom an operator sees behind a lock's holder.
+//! Lists the reads of this client that wait for a lock, at most 4,096. The list shows an
+//! operator which readers a lock delays.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

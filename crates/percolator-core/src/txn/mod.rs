@@ -5,15 +5,15 @@
 //! begin        a timestamp, and what is kept for it    open_readers  the timestamps that are open
 //! transaction  get, set, delete, notify                snapshot   reads alone
 //! transact     runs a function again after a conflict
-//! get, scan    one cell, many rows                     held       was collection faster?
+//! get, scan    one cell, many rows                     held       are these versions kept?
 //! read_ahead   the columns that come next              predictor  which those are
 //! buffer       writes that are not committed yet
 //! plan         the writes by row, and the primary      limits     do they fit in requests?
 //! prewrite     lock every row                          heartbeat  the locks of a long prewrite
 //! commit       the primary's row, then the others      settle     a reply was lost
 //! one_step     both phases in one batch, where store and oracle are in this process
-//! abort        remove one's own locks                  finish     the caller has let go
-//! watched      names, causes and times, for a watcher
+//! abort        remove one's own locks                  finish     the future was dropped
+//! watched      names, causes and times, for a watcher and the trace
 //! rows         the only builder of row operations
 //! ```
 

@@ -7,8 +7,8 @@
 //! * A value that was read without a lock at or below `s` stays right for the whole
 //!   transaction, because any later lock commits above `s`.
 //! * The transaction's own writes hide the kept values.
-//! * Columns that are fetched in vain are no longer fetched once they weigh twice as much as
-//!   those that were used.
+//! * Reading ahead pauses after a first column when the bytes fetched in vain exceed 4 KiB and
+//!   twice the bytes used.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,14 @@
-//! Builds the row operations of the protocol. Every change that a transaction makes to a row
-//! is one conditional mutation.
+//! Builds the row operations of the protocol. Every change of a row is one conditional
+//! mutation, except in a one-step commit, which changes several rows at once.
 //!
 //! The owner and a client that cleans up after it use the *same* builders. So a roll-forward
 //! leaves exactly the records that the commit would have left, notification included (H49).
 //!
 //! # Which lock stands for a transaction in a row
 //!
-//! A commit, a roll-forward and a roll-back of a row probe for *any* lock at `s` in the row,
-//! whatever its column. This is right and sufficient for three reasons (H69):
+//! A commit of a secondary row, a roll-forward and a roll-back probe for *any* lock at `s` in
+//! the row, whatever its column. A commit of the primary's row probes for the primary lock.
+//! This is right and sufficient for three reasons (H69):
 //!
 //! * *A lock at `s` is a lock of this transaction*: Start timestamps are never issued twice,
 //!   and only a prewrite of `s` places a lock at `s`. It places all locks of the row in one
@@ -15,11 +16,12 @@
 //! * *The locks of one row may be removed separately*: A roll-back of the primary, and an
 //!   abort by the owner, remove only the primary lock and leave its tomb. Commit and roll-back
 //!   remove all remaining locks. A resolver handles a row that is too wide for one request in
-//!   parts. So no single lock stands for the others. A probe for one column would leave the
-//!   rest locked, and "any lock at `s`" is true until the last lock is gone.
-//! * *Repeated writes are equal*: The builder of each mutation names exact versions. While a
-//!   lock of `s` is left in the row, collection has not passed `s`, so a repeated part changes
-//!   nothing.
+//!   parts. So no single lock stands for the others. If a request probed for one column whose
+//!   lock is gone already, the other locks would stay. A probe for any lock at `s` finds one
+//!   until the last lock is removed.
+//! * *Repeated writes are equal*: The builder of each mutation names exact versions, except
+//!   that a commit deletes all older notifications. While a lock of `s` is left in the row,
+//!   collection has not passed `s`, so a repeated part changes nothing.
 //!
 //! The condition has the same length however many columns a row has and however long their
 //! names are. This also holds for a heartbeat and for a roll-back *on this very lock*. They

@@ -1,4 +1,5 @@
-//! Reads the past: a view of the data at a timestamp, without a transaction.
+//! Provides snapshots: read-only views of the data at one timestamp, which is the latest or
+//! lies in the past.
 
 use bigtable::{RowKey, Timestamp};
 use bytes::Bytes;

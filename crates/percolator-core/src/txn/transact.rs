@@ -1,4 +1,5 @@
-//! Runs a closure in a transaction until the transaction commits.
+//! Runs a closure in a transaction, and again in a new one after each abort, until one commits
+//! or the attempts are used up. After an unknown outcome the closure does not run again.
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};

@@ -1,5 +1,5 @@
-//! Collects the watcher's data about a transaction: its name, its causes, and when its parts
-//! began. Without a watcher nothing is collected.
+//! Collects data about a transaction for the watcher and the trace: its name, its causes, and
+//! when its parts began. A client without either collects nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Calls the watcher of a client after each event, and stops calling it once three calls have
-//! panicked or blocked.
+//! panicked or taken longer than a second.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

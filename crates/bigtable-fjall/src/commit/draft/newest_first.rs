@@ -1,5 +1,5 @@
 //! Changes columns of groups with the layout `NewestFirst`: the pack under the column's own
-//! key, and the packs in the history.
+//! key, and the packs in the history. A pack holds several versions (`layout/pack.rs`).
 //!
 //! A newer version is put before the others under the column's own key. If the pack has no
 //! room, it moves to the history unchanged, and the newer version starts a new pack. So a

@@ -1,5 +1,6 @@
-//! Holds the puts of a draft in one space, ordered by key. Most drafts put one or two values
-//! into a space, which lie in place here. Many puts lie in a tree.
+//! Holds the puts of a draft in one space, ordered by key. A space is the keyspace of a group,
+//! or that of its history. One or two puts lie in place, up to 16 in a sorted array, and more
+//! in a tree.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
