@@ -6,6 +6,12 @@
 //! [`recrawl`]). All of them are deterministic: the same bytes give the same answer.
 //! [`WebIndex`] and [`Worker`] keep the index up to date by observers.
 //!
+//! Pages with equal title and text form a **cluster**, of which one page is shown. A page that
+//! redirects to another page, or declares another page, **stands for** that page and joins its
+//! cluster. The other pages of a cluster are duplicates. A link is stored in a row of its target,
+//! the link's **home**. A link to a duplicate is also **placed** in a row of the target's cluster.
+//! The **holder** of a row of links is that page or cluster.
+//!
 //! ```
 //! use webindex::html;
 //!

@@ -8,7 +8,7 @@
 //!                                  doc:keys       the keys to cluster it by  -> register
 //!                                  doc:links      its links                  -> link
 //!                                  doc:member     its target, and its place in a cluster
-//!                                  doc:linked     the links that are placed
+//!                                  doc:linked     its links that stand in home rows
 //!                                  doc:rank       its rank
 //!                                  settle, spread, attach, links-more, export-page, export-anchors
 //!                                                 (notifications)
@@ -16,8 +16,8 @@
 //! clusters       cluster           shown = URL; elect, relay (notifications)
 //!                cluster m place   member         the place: kind, falling rank, URL
 //! ranking        "all"             export-ranks (notification)
-//! inlinks        holder 0 b target in:source = anchors; placed; forward (notification);
-//!                                  the target is left out if it is the holder
+//! inlinks        holder 0 b target in:source = anchors; forward (notification);
+//!                                  placed = the holder of the second row, in a home row
 //! webindex       format            version        the version of this layout
 //! ```
 //!
@@ -25,12 +25,13 @@
 //! that its pages stand for ([`ClusterId`]). Its members are sorted in the order in which they
 //! are preferred. So the first row is the page to show, however many others there are.
 //!
-//! The key of a row of `inlinks` begins with the row's **holder**: the URL of a page, or the
-//! name of a cluster. A link's **home** is the row whose holder is the link's own target. If
-//! another page is shown for the target, the link is also **placed** at the target's cluster.
-//! That row has the cluster as its holder, and the same bucket and target. So the in-links of
-//! a shown page are two prefix scans, its own and its cluster's. An election moves the links
-//! of two pages, not those of all members.
+//! The key of a row of `inlinks` consists of the row's **holder**, a zero byte, the bucket b and
+//! the target. The holder is the URL of a page, or the name of a cluster. A link's **home** is the
+//! row whose holder is the link's own target, which the key then leaves out. If another page is
+//! shown for the target, the link is also **placed** at the target's cluster. That second row has
+//! the cluster as its holder, and the same bucket and target. So two prefix scans read the
+//! in-links of a shown page: one of its own rows, one of its cluster's. An election moves the
+//! links of two pages, not those of all members.
 //!
 //! The bucket is computed from the source. It spreads a page with very many in-links over
 //! [`BUCKETS`] rows, so that no row is hot and no transaction is large.

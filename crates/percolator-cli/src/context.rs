@@ -1,6 +1,7 @@
 //! Holds the surroundings of a command: its output, its input, and the request to end.
 //!
-//! A command reads and prints only through these, so that another process can run it.
+//! A command reads and prints only through its [`Context`]. So the process that has the directory
+//! open can run the command for another process.
 
 use std::io::{self, Read};
 use std::path::Path;

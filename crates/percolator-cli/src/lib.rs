@@ -21,7 +21,7 @@
 //! Invariants:
 //!
 //! * Data alone goes to stdout.
-//! * No macro prints that panics when the reader of a pipe has gone.
+//! * No output panics when the reader of a pipe has gone, as that of `println!` would.
 //! * No command leaves a half-made change behind, however it ends.
 
 mod cli;

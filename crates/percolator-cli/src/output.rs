@@ -1,8 +1,8 @@
 //! Prints the output of commands: data to stdout, all else to stderr.
 //!
 //! All output goes through a locked handle. A failed write of data is an error of the command, so
-//! a reader that closes the pipe ends the command quietly. A command that this process runs for
-//! another one prints there.
+//! a reader that closes the pipe ends the command quietly. The output of a command that runs here
+//! for another process goes to that process, which prints it.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! Defines the errors that occur before a service answers.
+//! Defines the errors of starting a service and of making a client.
 
 use std::net::SocketAddr;
 

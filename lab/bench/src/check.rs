@@ -1,8 +1,8 @@
 //! Checks the figures of the benchmarks against the project's goals.
 //!
 //! A benchmark writes its figures to NAME.json. [`ROWS`] assigns goals to them. The goals are
-//! defined only here: a goal that a benchmark writes beside a figure does not count. A
-//! benchmark may also have bars of its own.
+//! defined only here: a goal that a benchmark writes beside a figure does not count. Such a bar
+//! of a benchmark's own shows only in its report.
 
 use std::path::{Path, PathBuf};
 

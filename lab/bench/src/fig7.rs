@@ -6,14 +6,15 @@
 //! sweep    delays at rising crawl rates, until ours no longer keeps up; each rate begins with a
 //!          copy of the same repository; batch programs run cycle after cycle
 //! fourth   a key added to the running repository, against one more pass
-//! engine   the floor: the same cells put straight into the engine beneath
+//! engine   the floor, a lower bound of the cost: the same cells put straight into the engine
+//!          beneath, without transactions
 //! ```
 //!
-//! Crawl rates are fractions of the repository that arrive during one run of the row-wise
+//! A crawl rate is the fraction of the repository that arrives during one run of the row-wise
 //! batch, with its three passes. In this form the paper's figure depends neither on size nor on
-//! machines. The paper's passes took a third of an hour, so its 1 % an hour is a third of a
-//! percent here. Its Percolator's knee at 40 % an hour is 0.133 of a repository. Delays do
-//! depend on the size, which the output states.
+//! machines. The paper's three passes took a third of an hour. So its 1 % an hour is a third of a
+//! percent in this form. The paper's Percolator kept up with at most 40 % an hour: its knee is
+//! 0.133 in this form. Delays do depend on the size, which the output states.
 
 mod alone;
 mod duckdb;

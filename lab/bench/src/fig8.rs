@@ -13,9 +13,9 @@
 //! report     figures, their bars, the plot
 //! ```
 //!
-//! All arms take turns in one run. Each arm that writes has a copy of its own, so that
-//! leftovers of one do not slow another. All data stay in memory. At the end every cell of
-//! every copy is read.
+//! All arms take turns in one run. Each kind of write has a copy of its own, so that leftovers of
+//! one do not slow another. Its arms with one caller and with many share that copy, also with
+//! reads. All data stay in memory. At the end every cell of every copy is read.
 
 mod alone;
 mod bed;

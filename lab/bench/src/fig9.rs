@@ -9,9 +9,10 @@
 //!                the same two cores
 //! ```
 //!
-//! The arms take turns in short blocks. Processor time is that of all processes of an arm. A
-//! run is void if its books are not in order at the end. It is also void if every measurement
-//! of latencies sent its requests late.
+//! A process of its own drives each store (`work`), and the arms take turns in short blocks.
+//! Processor time is that of all processes of an arm. A run is void if the books of a store are
+//! not in order at the end. It is also void if all measurements of the latencies of one store
+//! sent requests late.
 
 mod chart;
 mod report;

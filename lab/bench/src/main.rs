@@ -1,8 +1,17 @@
 //! Runs the command `percolator-bench`, which measures Percolator.
 //!
-//! All arms of a benchmark run in one process and take turns in short blocks, so that other
-//! load affects all of them. Ratios are taken within a round. The report has the
-//! median over the rounds with its 95 % interval.
+//! An **arm** is one of the operations or programs that a benchmark compares. A **bed** holds
+//! the stores, servers and clients on which the arms of a benchmark run. A **bar** is the goal
+//! for a figure.
+//!
+//! Arms take turns in short blocks, so that other load affects all of them. Ratios are taken
+//! within a round. The report has the median over the rounds with its 95 % interval. Most
+//! benchmarks run all their arms in this process, beside servers in processes of their own.
+//! There are two exceptions:
+//!
+//! * `fig9` drives each store from a process of its own, and these processes take turns.
+//! * `profile` counts instructions, which other load does not change. It runs one arm after the
+//!   other, in new processes and without turns.
 //!
 //! ```text
 //!   cli, cmd             the tree of commands, and the errors that benchmarks know

@@ -2,9 +2,10 @@
 //! counts the instructions and allocations of the arms of Figure 8 and of a document of Figure
 //! 7. The kernel counts their file operations, in a run without Valgrind.
 //!
-//! Each arm runs in two processes of its own, the second with twice the operations of the
-//! first. The difference is their cost. It does not include writing out and merging sorted
-//! runs: too little is written for that.
+//! Each arm runs with N operations and again with 2 N, under Valgrind and without it. Each of
+//! the four runs is a new process on new data. The difference between 2 N and N is the cost of N
+//! operations. The cost does not include writing out and merging sorted runs: too little is
+//! written for that.
 
 mod callgrind;
 

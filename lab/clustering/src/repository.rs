@@ -6,8 +6,9 @@
 //! documents      hash of id     doc:body            about 1 KB
 //!                               doc:keys            id and keys              -> cluster
 //!                               doc:cluster         its representative, and when it was found
-//!                               doc:representative  id and keys, of those    -> cluster-more
-//!                               doc:merged          a representative's own, by the fourth key
+//!                               doc:representative  id and keys, if it is one  -> cluster-more
+//!                               doc:merged          in a representative's row: the other one
+//!                                                   that has the same fourth key
 //! by_key_1..4    hash of key    cluster             the representative
 //! ```
 

@@ -1,7 +1,8 @@
 //! Records every transaction of a run as its client sees it, while it runs.
 //!
-//! A transaction enters the book when its log is dropped. A killed process drops its logs too,
-//! so the book also has what that process had seen until then.
+//! The client writes its reads and writes into the transaction's log. When the log is dropped, the
+//! transaction enters the book. The end of a killed process drops its logs too, so the book also
+//! has what that process had seen until then.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,8 +2,9 @@
 //! `bigtable-grpc` does (paper section 2.5). Conditional mutations join conditional mutations,
 //! and reads of single rows join reads.
 //!
-//! Batching tests the protocol in two ways. Its requests leave some time after it sent them.
-//! Requests of several transactions are lost, late, doubled or answered together.
+//! Batching tests the protocol in two ways. A request leaves the process some time after the
+//! protocol has sent it. And one fault of the network hits several transactions: their requests
+//! are lost, late, doubled or answered together.
 
 use std::collections::BTreeMap;
 use std::future::Future;

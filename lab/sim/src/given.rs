@@ -1,4 +1,4 @@
-//! Defines the record of a timestamp that reached a client.
+//! Defines the record that the simulator keeps of a timestamp that an oracle gave to a client.
 
 use std::time::Duration;
 

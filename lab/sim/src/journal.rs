@@ -1,5 +1,6 @@
 //! Records what the simulated store applied, row mutation by row mutation. The journal has the
-//! records and tombs of the history, and the events that the protocol's traffic proves.
+//! write records and tombs that ever existed. It also counts events of the protocol, such as
+//! roll-forwards, which it recognises by their mutations.
 //!
 //! The journal only grows, so garbage collection hides nothing from the checkers.
 

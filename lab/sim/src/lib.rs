@@ -6,13 +6,18 @@
 //!   nemesis   kills, pauses, partitions, power cuts, clock steps, fail-overs, ...
 //!   --------  percolator-core, unchanged
 //!   mutated   takes a defence away, in a build with mutants
-//!   remote_store, oracle, lock_service    what its processes hold
-//!   gathered                              what waits there, to go in one request
+//!   remote_store, oracle, lock_service    the clients of these services, in each process
+//!   gathered                              requests that wait in a process, to go in one message
 //!   codec, transport                      bytes that are lost, late, doubled, out of order
-//!   store (journal), oracle, lock_service what answers
-//!   explained  copies of the store: what `explain` says of a read is what the read comes to
+//!   store (journal), oracle, lock_service the servers
+//!   explained  checks on copies of the store that a read does what `explain` says
 //!   executor, schedule                    every choice from one seed
 //! ```
+//!
+//! A world is all that one seed simulates. Faults strike in its **storm**, and then the world is
+//! healed. A **mutant** is a build with one defence switched off. A **tomb** is a rollback record,
+//! which refuses a late prewrite. A **glance** is a read that never waits, and may answer
+//! nothing ([`Glance`](bigtable::Glance)).
 //!
 //! The same seed gives the same run, in every build.
 

@@ -1,10 +1,11 @@
 //! Switches off one defence after the other, to see that a check notices the loss of each.
 //!
 //! The switches exist only in a build with `--cfg mutants`, which this command makes for itself,
-//! in a target directory of its own. A mutant that random runs cannot be expected to show names a
-//! test, and only that test looks for it. All mutants of the store on disk name one, because the
-//! simulator runs no line of that store. Every other mutant goes through random seeds, then
-//! through all crash points, then through the small models, until something is found.
+//! in a target directory of its own. Random runs seldom catch certain mutants. Such a mutant
+//! names a test, and the command looks for it with that test alone. All mutants of the store on
+//! disk name a test, because the simulator runs no line of that store. Every other mutant goes
+//! through random seeds, then through all crash points, then through the small models, until a
+//! check finds something.
 //!
 //! Only the hazard itself counts as a catch. A world that cannot start because of the mutant
 //! shows nothing. A search that exceeds its time is an error. A test that exceeds its time has

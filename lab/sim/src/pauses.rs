@@ -1,9 +1,10 @@
 //! Pauses observers for some time, while changes of the observed cells go on.
 //!
-//! The client that pauses an observer notes the latest timestamp once the pause is known, and
-//! again before the pause is to end. No run may begin between the two: a transaction learns of
-//! the pause with its start timestamp. The observers' other checkers make sure that no change
-//! is lost and none is handled twice.
+//! The client that pauses an observer notes the latest timestamp twice: after the pause, and
+//! before it resumes the observer. No run of the observer may have a start timestamp between the
+//! two. A transaction receives the version of the schema with its start timestamp, and so learns
+//! of the pause. The observers' other checkers make sure that no change is lost and none is
+//! handled twice.
 
 use std::sync::Arc;
 use std::time::Duration;

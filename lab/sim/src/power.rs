@@ -3,8 +3,8 @@
 //! The store applies and answers a change under [`Syncing::MayBeLost`] like any other. It
 //! syncs the change only with the next change that is synced. A power cut undoes some or all
 //! of the unsynced changes, the last ones first, and no other change. A store that has left
-//! changes unsynced is silent after a power cut. The silence lasts until every lease has
-//! expired that a lost renewal had extended.
+//! changes unsynced is silent after a power cut: it answers no request. A lost change may have
+//! renewed a lease. The silence lasts until every such lease has expired.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,12 +4,14 @@
 //!   a commit in one step:   rows pending, timestamp taken ---- a while ---- written, published,
 //!                           answered
 //!   mutations behind it:    wait
-//!   readers of its rows:    wait, if they name a later snapshot; a glance shows nothing
+//!   reads of its rows:      wait, if the commit timestamp may be at or below their snapshot
+//!   glances at its rows:    answer nothing at once, where a read would wait
 //! ```
 //!
 //! The store on disk writes the batch in that time, and may sync it. A write may fail. Then a
-//! part of the waiting mutations may have been written, and every caller receives an unknown
-//! outcome. The store refuses all requests until it is started again.
+//! part of the waiting mutations may have been written, and the caller of each receives an
+//! unknown outcome. Reads that wait fail. The store refuses all requests until it is started
+//! again.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

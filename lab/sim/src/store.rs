@@ -1,10 +1,11 @@
 //! Simulates the store: a server process over [`MemoryStore`].
 //!
 //! Mutations gather in a group until the next sync, and are applied and answered then. So
-//! nothing is visible before it is durable. A kill between syncs loses a tail of the group,
-//! like a torn log, and applies the rest without answering. Reads are answered immediately,
-//! except those that wait for a one-step commit (`publishing.rs`). The server returns scans in
-//! pages of its own size.
+//! nothing is visible before it survives a kill. A kill between syncs loses the last mutations
+//! of the group, like a torn log, and applies the others without answering. A power cut may also
+//! undo visible mutations that the protocol allows to be lost (`power.rs`). Reads are answered
+//! immediately, except those that wait for a one-step commit (`publishing.rs`). The server returns
+//! scans in pages of its own size.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -1,7 +1,8 @@
 //! Compares sequences of typed operations with a map of versions.
 //!
-//! Any bytes form a sequence. Its transactions commit, crash between their phases, or only
-//! read, at the present and in the past, with short and long values. The check is small and
+//! Every string of bytes encodes a sequence, so a fuzzer can draw one. The transactions of a
+//! sequence commit, crash between their phases, or only read, at the present and in the past.
+//! Their values are short and long. The check is small and
 //! serial. It is a second opinion beside the simulator: the expected values come from a map
 //! that one page of code maintains.
 

@@ -1,7 +1,8 @@
 //! Watches a simulated world: it compares each event with the store's contents at that moment.
 //!
-//! An event comes after the fact. So the store has the record when a commit or a roll-forward
-//! is reported. A transaction that was reported to be aborted has no record at the end.
+//! The protocol reports an event after the store has applied its change. So when a commit or a
+//! roll-forward is reported, the store has the write record. A transaction that was reported to
+//! be aborted has no write record at the end of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -3,11 +3,11 @@
 //! ```text
 //! layers    no package in crates/ or apps/ depends on one in lab/
 //! circles   import circles of files, by the graph of imports (imports)
-//! rooms     files that extend a type of another folder
+//! rooms     files that extend a type outside of its room, the folder where it is defined
 //! text      the width of comments, the length of files, the numbers of hazards and decisions
 //! sentences how a comment's sentences begin, and how long they are
 //! documents the length of README.md and ARCHITECTURE.md, and the links of all documents
-//! names     no item is named by a word that the field has another word for
+//! names     names of items with words that the glossary replaces
 //! ```
 //!
 //! `lines` counts lines by their purpose; the program `percolator-tidy` prints the counts.

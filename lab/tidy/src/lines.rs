@@ -1,7 +1,7 @@
 //! Counts lines of Rust by their purpose.
 //!
-//! A tree from before the folders `apps/` and `lab/` is counted in the same way. The lists
-//! below also name the earlier places of the packages.
+//! An earlier version of the tree, without the folders `apps/` and `lab/`, is counted in the same
+//! way. So the lists below also name the earlier places of the packages.
 
 use std::collections::BTreeMap;
 use std::fmt;

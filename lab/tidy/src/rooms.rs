@@ -1,4 +1,6 @@
-//! Checks the rooms: a type is extended where it is defined, and in few places outside.
+//! Checks where types are extended by `impl Type`: in the type's **room**, and in at most three
+//! files outside. The room is the folder of the file that defines the type, and that file's own
+//! folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Checks the text of files: widths, lengths, and numbers that must have a document.
+//! Checks the text of files: the width of comments and the length of files. Also checks that the
+//! numbers of hazards and decisions in the code are documented.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Kills one command, or one process, for a script.
+//! Starts a command and kills it, or kills a running process, for a script.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Exports all pages again to a search index that was created again.
+//! Exports all pages again after the search index was deleted and created anew.
 
 use percolator::{Percolator, RowKey};
 

@@ -1,9 +1,9 @@
 //! Brings a store that an earlier version has filled to the present layout, once.
 //!
 //! Layout 1 kept each page's keys in three tables (`by_content`, `by_redirect`,
-//! `by_canonical`), and the page shown for it in `doc:canonical`. A page that redirects was
-//! also a member of the cluster of its own few words. Such words are equal on whole sites, so
-//! these clusters joined unrelated pages.
+//! `by_canonical`). The column `doc:canonical` of a page named the page that was shown for its
+//! cluster. A page that redirects was also a member of the cluster of its own few words. Such
+//! words are equal on whole sites, so these clusters joined unrelated pages.
 //!
 //! The upgrade deletes those records and registers every page again, and the observers do the
 //! rest. It works in the background, in transactions of [`ROWS_AT_ONCE`] documents. The

@@ -3,9 +3,14 @@
 //!
 //! The batch uses only the stored documents and the ranks that the ranking job has stored. It
 //! parses every document again, finds clusters by union-find, attaches every link, and
-//! computes the content that the search index should have. It shares three functions with the
-//! observers: the parser, the rule for what a page stands for, and the choice of the indexed
-//! anchors. It shares none of the code that uses them.
+//! computes the content that the search index should have. It shares with the observers:
+//!
+//! * the parser,
+//! * the rule that names the page for which a page stands,
+//! * the choice of the indexed anchors,
+//! * the formats of keys and records.
+//!
+//! The code that uses these is its own.
 //!
 //! One check does not depend on clusters. For each page that neither redirects nor declares
 //! another, **the page is shown, or a page with equal title and text is shown for it.**

@@ -10,9 +10,9 @@
 //! begins after c. Either that run sees that the target is a duplicate, or the target becomes
 //! one later. In the second case `attach` runs later still, and sees the link in its home row.
 //!
-//! A placed link notifies its target, and the export of the target finds out whether it is a
-//! duplicate. Only then are home rows looked at, because nearly no placed link has anything to
-//! forward.
+//! A new link notifies the exporter of its target, which reads whether the target is a duplicate.
+//! Only if it is, the exporter notifies the home rows, because nearly no new link has to be
+//! forwarded.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
-//! Places a page's links at home, in the rows of their targets (link inversion, paper section
-//! 1).
+//! Writes a page's links into their home rows, the rows of their targets (link inversion, paper
+//! section 1).
 //!
-//! A run compares the page's links with those placed before, and places the difference, at
-//! most [`PLACED_AT_ONCE`] links in one transaction. It notifies its own row for the rest.
-//! `doc:linked` always holds the links that are placed, so a crash in between loses nothing.
+//! `doc:linked` always holds the links of the page that stand in home rows. A run compares the
+//! page's present links with these. It writes and deletes at most [`PLACED_AT_ONCE`] links in one
+//! transaction. If more are left, it notifies the page's own row, and another run does the rest.
+//! A crash in between loses nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Moves pages between clusters, and notifies the observers that must follow.
 //!
-//! Every change of a page's place writes `doc:member`, so two changes of one page conflict.
+//! A page's place is its position among the members of its cluster. Every change of a page's
+//! cluster or place writes `doc:member`, so two changes of one page conflict.
 //! Every election writes the cluster's row, which names the shown page. A page that enters a
 //! cluster without a shown page writes that row too: the page is shown, and no election is
 //! needed. Most clusters never have a second member, and cost nothing more.

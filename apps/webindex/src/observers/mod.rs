@@ -3,12 +3,12 @@
 //! ```text
 //! doc:content --parse--> doc:page, doc:keys, doc:links
 //! doc:keys ----register--> doc:member, by_target, clusters; settle, spread, elect   (cluster)
-//!     settle, spread --> doc:member of pages that stand for others; elect
+//!     settle, spread --> doc:member of pages that redirect or declare another page; elect
 //!     elect --> the page shown for a cluster; export-page, attach
 //! doc:links ---link--> inlinks, at home; export-anchors                             (invert)
 //! attach --> forward --forward--> inlinks, at the cluster; relay --> export-anchors
 //! export-page, export-anchors --export--> the search index                          (export)
-//!                  of a duplicate: --> forward
+//! export-anchors of a duplicate --export--> forward
 //! export-ranks --ranks--> the ranks beside the search index
 //! ```
 //!

@@ -5,11 +5,11 @@
 //!
 //! * **settle** runs for a page with a new target, and takes the target's cluster;
 //! * **spread** runs for an address whose cluster has changed. It gives the cluster to the
-//!   pages that stand for it, at most [`PAGES_PER_SPREAD_MAX`] in one transaction.
+//!   pages that stand for the address, at most [`PAGES_PER_SPREAD_MAX`] in one transaction.
 //!
 //! No page misses a change. Let the target's new cluster be committed at c, so that spread
-//! runs after c. Spread finds every page that was recorded under the target before that run. A
-//! page recorded later settles later still, and reads the new cluster.
+//! runs after c. Spread finds every page that was recorded under the target before that run. If
+//! a page is recorded later, settle runs for it later still, and reads the new cluster.
 //!
 //! Pages that redirect in a circle need a rule of their own. Each would take its cluster from
 //! the next, and an outdated cluster could go round forever. When the last redirect of a

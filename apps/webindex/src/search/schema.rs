@@ -11,8 +11,8 @@
 //!
 //! The index holds each word as it stands and as its English stem, and the text of every page.
 //! So the exact form ranks first, other forms are found, and a snippet needs no read of the
-//! store. The digest of a page lies in columns of numbers. Many exports only compare digests
-//! and write nothing, and a read of stored fields would load the texts as well.
+//! store. The digest of a page lies in two columns of numbers, not in a stored field. Many exports
+//! only compare digests and write nothing, and a read of stored fields would load the texts too.
 
 use std::fs;
 use std::io::{self, Write};

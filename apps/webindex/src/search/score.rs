@@ -3,7 +3,7 @@
 //!
 //! Every word of a query must match somewhere: in the page's title, address or text, or in the
 //! anchors of links to it. A match scores BM25 in that field times the field's boost. A word
-//! is equally rare in all fields (see `statistics.rs`).
+//! counts as equally rare in all fields (see `statistics.rs`).
 //!
 //! * A word in exactly the requested form scores twice, once as that form and once as its
 //!   stem. So pages with the exact form come first.

@@ -1,15 +1,16 @@
 //! Writes batches: decides which updates are new, and applies them in one commit.
 //!
-//! A page that the index already shows exactly so is not written again. This saves much work:
-//! while a site is loaded, most changes of a popular page's anchors change nothing of the
-//! indexed content. The page's number in the index then stays behind, and an older state that
-//! is delivered late must not count as new.
+//! Each update has a sequence number, and a page in the index has the number of its last update.
+//! An update that changes nothing of the indexed page is not written. This saves much work: while
+//! a site is loaded, most changes of a popular page's anchors change nothing of the indexed
+//! content. But the page in the index then keeps an older number, so an update between the two
+//! numbers, delivered late, would seem new.
 //!
-//! So the writer remembers the numbers that it has **confirmed** in this way. Every commit
-//! carries the highest of them, the **floor**. A process that opens the index later knows only
-//! the floor, and not the pages to which the confirmed numbers belong. So it refuses every
-//! batch with a number up to the floor. The caller must make such a batch again from the
-//! present state.
+//! So the writer remembers the number of each update that was **confirmed** in this way. Every
+//! commit carries the highest of these numbers. A process that opens the index later takes it as
+//! the **floor**, because it does not know to which pages the confirmed numbers belong. It
+//! refuses every batch with a number up to the floor. The caller must make such a batch again
+//! from the present state.
 //!
 //! Segments of more than 20,000 pages are merged only when most of their pages are deleted. A merge
 //! maps all that it reads, so memory, and the bytes written for a page, would grow with the site.

@@ -1,8 +1,8 @@
 //! Implements `import`: writes the rows of an exported file into a store.
 //!
 //! The rows are written by transactions of bounded size. Each transaction also stores how many
-//! lines are imported with it, under a hash of the file. So an interrupted import goes on
-//! after these lines, and loses none. Standard input cannot be hashed beforehand, so its
+//! lines of the file are imported so far, under a hash of the file. So an interrupted import goes
+//! on after these lines, and loses none. Standard input cannot be hashed beforehand, so its
 //! import starts from the first line again.
 
 use std::collections::BTreeMap;

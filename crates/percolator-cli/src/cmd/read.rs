@@ -1,4 +1,5 @@
-//! `get` and `scan`: read rows at a timestamp. Neither command issues a timestamp.
+//! `get` and `scan`: read rows at a timestamp, by default at the latest that was issued. Neither
+//! command requests a new timestamp from the oracle.
 
 use clap::Args;
 use percolator::{Percolator, RowKey, RowRange, ScannedRow, Snapshot};

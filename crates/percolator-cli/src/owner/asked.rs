@@ -1,9 +1,10 @@
 //! Holds the command that the present task runs for another process, if it runs one.
 //!
-//! A command does not know which process wants it. Three places differ, and call [`current`]:
-//! `output` and `progress`, to choose where a line goes, and `store`, to choose the database. A
-//! task or thread that a command spawns is outside of this scope, so no command prints from
-//! there.
+//! Most commands do not know which process wants them. Three modules ask [`current`] for them:
+//! `output` and `progress`, to choose where a line goes, and `store`, to choose the database. The
+//! commands `backup`, `tx`, `wait` and `webindex` also call it, because they do something else for
+//! another process. A task or thread that a command spawns is outside of this scope, so no command
+//! prints from there.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

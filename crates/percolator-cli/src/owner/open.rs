@@ -1,4 +1,5 @@
-//! Listens at a directory for a program that is not the command `percolator`.
+//! Lets a program that embeds Percolator share its open directory. The program listens for the
+//! command `percolator`, whose subcommands then run in the program's process.
 
 use std::io;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Runs commands in the process that has their directory open: sends a command there, and runs
-//! one that another process sent.
+//! Runs each command in the process that has its directory open. If that is another process, this
+//! module sends the command to it. It also runs commands that other processes send here.
 
 use std::io::IsTerminal;
 

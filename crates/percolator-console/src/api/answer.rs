@@ -1,4 +1,5 @@
-//! Defines the type of an answer, and the retention that routes compute with.
+//! Defines the result type of a route. Also returns the default retention, for which several
+//! routes compute the state of garbage collection.
 
 use std::time::Duration;
 

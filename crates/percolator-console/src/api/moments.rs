@@ -1,5 +1,7 @@
-//! Converts the history of a cell to JSON: the paper's Figure 4, the meaning of each record, and
-//! what a reader would do. The sentences are those of `percolator cell --explain`.
+//! Converts the history of a cell to JSON, moment by moment. A moment is a timestamp with the
+//! value, lock and write record that the cell has there, as in the paper's Figure 4. The JSON also
+//! explains each record, and the steps of a reader, in the sentences of
+//! `percolator cell --explain`.
 
 use std::sync::LazyLock;
 

@@ -1,9 +1,10 @@
 //! `/search`: the application's search as a page that the server writes, for browsers without
 //! JavaScript and for everybody who is shown the search alone.
 //!
-//! The page holds data, and a browser sends no token when it opens a page. So the server writes it
-//! only where searching needs none; elsewhere it sends the shell, whose script asks with the token.
-//! Invariant: everything that comes from the store or the request is written by [`Page::text`].
+//! The page contains data, and a browser sends no token when it opens a page. So the server writes
+//! the page only if the search needs no token and values are shown. Otherwise it sends the
+//! console's page without data. A script in that page fetches the data with the token.
+//! Invariant: every text from the store or the request is written by [`Page::text`].
 
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};

@@ -1,7 +1,9 @@
-//! Answers one client's stream of requests, as far as the oracle of this process leads.
+//! Answers one client's stream of requests while the oracle of this process leads, and refuses
+//! them otherwise.
 //!
-//! Invariant: the lease is checked after the request arrived; each call of `WindowOracle` here
-//! does so. So a process that was paused answers with an error, never with a timestamp (H41).
+//! Invariant: the lease is checked after a request has arrived. Each method of `WindowOracle` that
+//! this module calls checks it, or writes the oracle's record. So a process that was paused and
+//! has lost its lead answers with an error, never with a timestamp (H41).
 
 use std::pin::Pin;
 use std::sync::Arc;

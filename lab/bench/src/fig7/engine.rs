@@ -3,9 +3,9 @@
 //!
 //! One thread writes each document with its notification in one batch. Another thread looks its
 //! keys up, and writes the result in a second batch, which also removes the notification. There
-//! are no timestamps, locks, conflicts or snapshots, and no other writer. The program must
-//! never crash. So no transactions over this engine can be as cheap, and the difference is
-//! their cost.
+//! are no timestamps, locks, conflicts or snapshots, and no other writer. The program cannot
+//! recover from a crash. So its cost is a lower bound for transactions over this engine, and the
+//! difference is their cost.
 
 use std::io;
 use std::path::Path;

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!   paper_faithful     the paper's form: all versions of a column together, nothing cached
-//!   with_newest_apart  the newest versions apart from older ones
-//!   main               all optimisations, in one store with the raw tables. `ten`, `two_phases`
-//!                      and `with_memory` have the same, and differ in their clients
-//!   sync               the same, and acknowledged changes survive a power cut
-//!   sync-alone         the same, and every change is synced by itself
+//!   with_newest_apart  the newest versions apart from older ones, nothing cached
+//!   main               all optimisations, for the raw tables and for transactions
+//!   ten                all optimisations; each transaction writes ten cells
+//!   two-mutations      all optimisations; two row mutations in place of each transaction
+//!   two_phases         all optimisations; the client commits in two phases
+//!   with_memory        as two_phases, but the client keeps no short values in its records
+//!   sync               all optimisations; acknowledged changes survive a power cut
+//!   sync-alone         as sync, but every change is synced by itself
 //! ```
 
 use std::path::Path;

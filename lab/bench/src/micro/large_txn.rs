@@ -4,9 +4,11 @@
 //!   raw_N          N cells in rows of their own by Table::check_and_mutate_rows, 1,000 in a
 //!                  request
 //!   tx_N           begin, N sets in rows of their own, commit
-//!   one_by_one     transactions with a slow step in the middle, each straight through: get, set,
-//!                  wait, get, set, commit; as few at once as there are workers, and no waiting
-//!   all_at_once    thousands of the same at once in one process, all in the slow step together
+//!   one_by_one     transactions with a slow step in the middle: get, set, slow step, get, set,
+//!                  commit; as few at once as there are workers, so that hardly any time is spent
+//!                  in the slow step
+//!   all_at_once    thousands of such transactions at once in one process, all in the slow step
+//!                  together
 //! ```
 //!
 //! Memory is the growth of a process: by the cells of one large transaction before its commit,

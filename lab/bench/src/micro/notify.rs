@@ -3,21 +3,21 @@
 //! ```text
 //!   hand_off              half of a round in which two threads wake each other: the least cost of
 //!                         anything across threads
-//!   hand_off_across       the same, with each kept on a processor of its own
+//!   hand_off_across       as hand_off, with each thread kept on a processor of its own
 //!   start_hinted          a write is committed, and a hint starts the observer; the writer is a
 //!                         task of the workers' runtime, like an application's code
-//!   start_outside         the same, with the writer on a thread outside the runtime
+//!   start_outside         as start_hinted, with the writer on a thread outside the runtime
 //!   rested_commit, rested_read
-//!                         the parts of a start, each alone: after a rest everything takes longer
-//!                         than without one
-//!   start_scanned_Z       the same without hints: a scan every Z ms finds the cell
+//!                         two parts of a start, each measured alone, after a rest in which all
+//!                         threads go to sleep; after such a rest everything takes longer
+//!   start_scanned_Z       as start_hinted, but without hints: a scan every Z ms finds the cell
 //!   transactions          begin, set, commit on one cell, by as many callers as there are workers
 //!   notifications         an observer that reads its cell and does nothing: get, acknowledge,
 //!                         clear
-//!   hot_weak, hot_strong  many writers of what one row's observer derives its data from: with weak
-//!                         notifications, and with writes of the observed cell
-//!   commission_...        each trade adds to its broker's one row; or an observer does, from rows
-//!                         of the callers' own (paper section 3.3)
+//!   hot_weak, hot_strong  many writers, and an observer that derives the data of one row from what
+//!                         they write: writers send weak notifications, or write the observed cell
+//!   commission_...        each trade adds to its broker's one row; or each caller adds to a row of
+//!                         its own, and an observer adds these up (paper section 3.3)
 //!   scanners_jump         sixteen scanners with a slow observer jump away from each other
 //! ```
 //!

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   commit             begin, set, commit on one cell
-//!   commit_two_phases  the same with prewrite and commit
+//!   commit_two_phases  begin, set, commit on one cell, in two phases
 //!   get                snapshot, get of a cell without a lock
-//!   first_lock         the same of a cell that a dead client's transaction has locked: it is
-//!                      rolled back
-//!   further_lock       the same of a cell of a dead transaction that is known to be rolled back
-//!   resume             the same, where the client is alive but has forgotten its transaction: the
-//!                      reader waits until the lock's lifetime is over
-//!   live               a commit that stops for a while between its phases, among readers of its
-//!                      cell
+//!   first_lock         snapshot, get of a cell that a dead client has locked: the reader rolls
+//!                      the transaction back and removes the lock
+//!   further_lock       snapshot, get of another cell of that transaction, after it was rolled
+//!                      back: the reader only removes the lock
+//!   resume             snapshot, get of a cell whose lock was forgotten by a client that is alive:
+//!                      the reader waits until the lock's lifetime is over
+//!   live               prewrite, a pause, commit, while readers get the cell
 //! ```
 //!
 //! A client dies here as a process does: its locks remain, and its liveness token is gone.

@@ -1,15 +1,15 @@
-//! Measures scans: of a snapshot against the store's own, and of notifications among clean
-//! cells.
+//! Measures two kinds of scans: scans of rows at a snapshot, against the store's own scan, and
+//! scans by which workers find dirty cells.
 //!
 //! ```text
-//! rows     a thousand rows in order: the store's own scan, a snapshot with one version of each
-//!          cell, a snapshot above ten
+//! rows     a thousand rows in order: the store's own scan, a scan at a snapshot with one version
+//!          of each cell, a scan at a snapshot with ten versions of each cell
 //! notify   workers find dirty cells by scanning alone, among few clean cells and among many
 //! ```
 //!
-//! The workers are those of the library, with an observer that does nothing. Their scans are
-//! measured at their requests for pages. The measurement leaves out the work on each dirty
-//! cell.
+//! The workers are those of the library, with an observer that only counts its runs. The time
+//! of their scans is the time of their requests for pages to the store. This time leaves out the
+//! work on each dirty cell.
 
 mod notify;
 mod rows;

@@ -1,8 +1,9 @@
 //! Holds every request until the explorer lets it through, and runs the tasks that send them.
 //!
 //! Between two choices of the explorer, all tasks run until each waits for a request or sleeps. So
-//! the course of events depends on the choices alone. A sleeper wakes as soon as an object changes
-//! that it has looked at since it last woke. Until then another look would show it the same.
+//! the course of events depends on the choices alone. A sleeping task wakes as soon as an object
+//! changes that its client has looked at since it last woke. Until then another look would give
+//! the same result.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};

@@ -5,8 +5,9 @@
 //!
 //! * A state that was reached before is not explored again.
 //! * Of two neighbouring choices that touch no common object, only one order is explored. This
-//!   is the method of sleep sets; beside each state, the search keeps the choices that all
-//!   visits left out.
+//!   is the method of sleep sets. A visit of a state leaves out choices that another order
+//!   covers. For each state, the search keeps the choices that every visit so far has left out,
+//!   because a later visit may have to explore them.
 
 use std::collections::HashMap;
 

@@ -2,9 +2,9 @@
 //! before the transaction (H39).
 //!
 //! A client requests both kinds from its oracle in the same way, so this module must distinguish
-//! them. A transaction whose last prewrite has placed its locks requests its commit timestamp
-//! next, and its task does nothing else before. So a request to the oracle that directly follows
-//! the answer to such a prewrite is for a commit. Every other request is for a begin.
+//! them. Once the last prewrite of a transaction has placed its locks, the transaction's next
+//! request is for its commit timestamp. So a request to the oracle that directly follows the
+//! answer to such a prewrite is for a commit. Every other request is for a begin.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! Lists the mutants that a wrapper makes.
+//! Lists the mutants that a wrapper around a client's store or oracle makes. Each has a name and
+//! the hazards that it lets through.
 
 bigtable::mutants! {
     NO_TOMB_ON_ROLLBACK "no-tomb-on-rollback" "H01",

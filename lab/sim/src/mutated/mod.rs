@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   percolator-core, with this defence as with every other
-//!   mutated     strips probes, bounds, mutations or tablets; hands out timestamps taken ahead
+//!   mutated     leaves probes, bounds and mutations out of requests; tells the client of only one
+//!               tablet; hands out timestamps that were taken ahead
 //!   the client's store and oracle
 //! ```
 //!

@@ -8,9 +8,12 @@
 //!     f:e  -o4-> f:e              counts down to zero on its own column
 //!     f:g  -o5-> f:h              fails as long as the world is broken
 //! t8  f:a  -o6-> f:b              weak
-//!     f:c  -o7-> f:e              weak, in batches: counts its runs, and writes f:d, as notifiers
-//!                             do
+//!     f:c  -o7-> f:e              weak, in batches: counts its runs in f:e; also writes f:d, which
+//!                                 clients that notify write too, so that the two conflict
 //! ```
+//!
+//! The arrow `-oN->` stands for observer N: it leads from the column that the observer observes
+//! to the column that it writes.
 //!
 //! Some processes run only one of the observers of f:a, and must not disturb the others.
 

@@ -1,4 +1,5 @@
-//! Reads and raises the oracles' records of a store that no process serves. An embedded database
+//! Reads the records of oracles in a store that no process serves, and raises the timestamps in
+//! them. An oracle's record bounds the timestamps that the oracle has issued. An embedded database
 //! has one record; each database among a table server's tables has its own.
 
 use anyhow::Context as _;

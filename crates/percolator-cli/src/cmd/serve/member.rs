@@ -1,7 +1,8 @@
 //! Makes a server a member of its cluster, with a status row and a console.
 //!
-//! A server needs no client for its own task. A member has a client, which writes the server's
-//! row in the list of processes. The row disappears when the client's liveness token ends.
+//! A server needs no client of the database for its own task. A member opens one, which writes the
+//! server's row in the list of processes and renews a liveness token. When the token expires, the
+//! row disappears.
 
 use std::convert::Infallible;
 use std::path::PathBuf;

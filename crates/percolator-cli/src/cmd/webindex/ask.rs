@@ -1,4 +1,6 @@
-//! `webindex search|page|cluster|stats`: reads an index and changes nothing in it.
+//! `webindex search|page|cluster|stats`: reads an index. The commands themselves write nothing.
+//! But whoever opens the directory of an index runs its observers, which handle waiting changes.
+//! `search` opens it only if the search index is missing, incomplete or outdated.
 
 use clap::Args;
 use serde_json::json;

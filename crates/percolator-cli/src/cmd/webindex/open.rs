@@ -1,4 +1,5 @@
-//! Opens a web index, with its observers running where they belong.
+//! Opens a web index. The observers of an index in a directory run in the process that has the
+//! directory open. The observers of an index in a cluster run in workers.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Runs thousands of straight-line transactions at once. The paper runs them on thousands of
-//! threads (section 2.5); here each is a task.
+//! Runs thousands of transactions at once, each written as blocking code from begin to commit.
+//! The paper runs such code on thousands of threads (section 2.5); here each transaction is a
+//! task.
 
 use std::path::Path;
 use std::sync::Arc;

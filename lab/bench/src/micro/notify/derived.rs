@@ -1,9 +1,9 @@
 //! Derives data from the rows of many writers: by the writers themselves, or by an observer.
 //!
 //! ```text
-//!   hot         each writer counts in a row of its own, and the hot row must hold the sum. With
-//!               a weak notification writers never conflict. With a write of the observed cell,
-//!               any two that overlap do
+//!   hot         each writer counts in a row of its own, and the hot row must hold the sum. If
+//!               writers send weak notifications, they never conflict. If they write the observed
+//!               cell, any two that overlap conflict
 //!   commission  the broker's commission (paper section 3.3): the one write of TPC-E that
 //!               conflicts with all others of its kind. The paper left it out. Either each trade
 //!               adds its commission to its broker's row itself. Or each caller adds up its own

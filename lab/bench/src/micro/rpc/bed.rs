@@ -1,9 +1,9 @@
 //! Provides the server and the clients of `percolator-bench micro rpc`.
 //!
 //! ```text
-//!   cells   a table of transactions
-//!   bare    a table that is written by bare requests: those of transactions in another store,
-//!           which takes its timestamps from the same oracle
+//!   cells   the table that transactions write
+//!   bare    the table that bare requests write. `record` takes these requests from transactions
+//!           on a store in memory, whose timestamps come from the same oracle
 //! ```
 
 use std::sync::Arc;

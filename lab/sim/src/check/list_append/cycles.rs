@@ -3,8 +3,8 @@
 //! Snapshot isolation forbids a cycle without two `rw` edges in a row. The search therefore
 //! works on a graph with two nodes for each transaction:
 //!
-//! * Edges other than `rw` lead to the first node, and from there every edge goes on.
-//! * `rw` edges lead to the second node, and from there only edges other than `rw` go on.
+//! * Edges other than `rw` end at a transaction's first node. Any edge may begin there.
+//! * `rw` edges end at a transaction's second node. Only edges other than `rw` may begin there.
 //!
 //! Any cycle in this graph is a forbidden one. The search runs three times, with ever more
 //! kinds of edges, so that a cycle gets the name of the worst anomaly that it shows.
