@@ -1,4 +1,4 @@
-//! How durations are said, here and by the commands of `percolator`.
+//! Writes durations in words, for the console and for the commands of `percolator`.
 
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //!
 //! Most commands do not know which process wants them. Three modules ask [`current`] for them:
 //! `output` and `progress`, to choose where a line goes, and `store`, to choose the database. The
-//! commands `backup`, `tx`, `wait` and `webindex` also call it, because they do something else for
-//! another process. A task or thread that a command spawns is outside of this scope, so no command
-//! prints from there.
+//! commands `backup`, `observers`, `tx`, `wait` and `webindex` also call it, because they do
+//! something else for another process. A task or thread that a command spawns is outside of this
+//! scope, so no command prints from there.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

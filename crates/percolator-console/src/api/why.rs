@@ -1,4 +1,5 @@
-//! Why a cell is as it is: its cause, up to the root, and what it has set off.
+//! Answers the requests for the cause of a cell's value: the changes that led to it, and those
+//! that it has set off.
 
 use axum::Json;
 use axum::extract::{Query, State};

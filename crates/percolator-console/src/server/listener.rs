@@ -1,5 +1,5 @@
-//! Accepting connections and serving them, within bounds: a flood may use up the console, but not
-//! the files that the database's process may have open.
+//! Accepts connections and serves them, within bounds. A flood may use up the console's
+//! connections, but not the files that the database's process may have open.
 
 use std::pin::pin;
 use std::sync::Arc;

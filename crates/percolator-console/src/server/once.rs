@@ -1,4 +1,5 @@
-//! Runs each POST once, also if it arrives twice: remembers the answer by request id.
+//! Runs each POST once, also if it arrives twice: remembers the last [`ANSWERS_MAX`] answers by
+//! request id.
 //!
 //! A browser repeats a request if the connection breaks before the answer arrives.
 

@@ -1,8 +1,9 @@
 //! Plays every crash and every late message of a transaction of three cells, alone and in pairs.
 //!
-//! A victim runs the transaction, and a recoverer comes first after it. Each of their requests
-//! to store and oracle suffers every fate that a request of its kind can have. Each pair of
-//! requests suffers every pair of fates. Afterwards these steps follow:
+//! A client, the victim, runs the transaction. A second client, the recoverer, is the first to
+//! meet what the victim leaves. Each of their requests to store and oracle suffers every fate that
+//! a request of its kind can have. Each pair of requests suffers every pair of fates. Afterwards
+//! these steps follow:
 //!
 //! * another client recovers,
 //! * late messages arrive, and stalled clients go on,
