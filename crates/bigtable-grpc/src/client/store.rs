@@ -21,6 +21,7 @@ use super::options::ClientOptions;
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
 use super::wire::{Gathers, GrpcTable, LIMITS};
+use crate::families::{entries, sorted};
 use crate::proto::admin::app_profile::RoutingPolicy;
 use crate::proto::admin::modify_column_families_request::Modification;
 use crate::proto::admin::modify_column_families_request::modification::Mod;
@@ -206,7 +207,7 @@ impl GrpcStore {
                 let request = CreateTableRequest {
                     parent: self.instance.clone(),
                     table_id: id.to_owned(),
-                    table: Some(Table { column_families: families.collect(), ..Table::default() }),
+                    table: Some(Table { column_families: entries(families), ..Table::default() }),
                     initial_splits: Vec::new(),
                 };
                 let request = self.channels.request(routing, request);
@@ -246,12 +247,14 @@ impl GrpcStore {
         let families = schema.groups.iter().flat_map(|group| &group.families);
         let families: Vec<_> = families.map(|family| family.family.as_str().to_owned()).collect();
         for _ in 0..LOOKS_MAX {
-            let found = self.look(&name, &routing).await?;
-            let there = found.as_ref().map(|table| &table.column_families);
-            let is_missing = |f: &&String| there.is_none_or(|there| !there.contains_key(*f));
+            let mut found = self.look(&name, &routing).await?;
+            let there =
+                found.as_mut().map(|table| sorted(std::mem::take(&mut table.column_families)));
+            let is_missing =
+                |f: &&String| there.as_ref().is_none_or(|there| !there.contains_key(*f));
             let missing: Vec<_> = families.iter().filter(is_missing).cloned().collect();
             if found.is_some() && missing.is_empty() {
-                return there.map_or(Ok(()), |there| check_families(id, &families, there));
+                return there.map_or(Ok(()), |there| check_families(id, &families, &there));
             }
             self.complete(id, found.as_ref(), missing, &routing).await?;
         }

@@ -15,11 +15,14 @@ use super::schema::{FamilyRecord, Schema, TableRecord};
 use super::status::of_engine;
 use super::tables::{Tables, protected};
 use super::{instance_admin, limits, names, purge};
+use crate::families;
 use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdmin;
 use crate::proto::admin::drop_row_range_request::Target;
 use crate::proto::admin::modify_column_families_request::Modification;
 use crate::proto::admin::modify_column_families_request::modification::Mod;
-use crate::proto::admin::table::{ClusterState, TimestampGranularity, View, cluster_state};
+use crate::proto::admin::table::{
+    ClusterState, ClusterStatesEntry, TimestampGranularity, View, cluster_state,
+};
 use crate::proto::admin::{
     CheckConsistencyRequest, CheckConsistencyResponse, ColumnFamily, CreateTableRequest,
     DeleteTableRequest, DropRowRangeRequest, GcRule, GenerateConsistencyTokenRequest,
@@ -54,9 +57,8 @@ impl BigtableTableAdmin for TableAdmin {
         if table.change_stream_config.is_some() || table.automated_backup_config.is_some() {
             return Err(Status::unimplemented("this server has no change streams and no backups"));
         }
-        // Sorted by name, because the map has no defined order.
         let mut families = BTreeMap::new();
-        for (family, settings) in table.column_families {
+        for (family, settings) in families::sorted(table.column_families) {
             limits::check_family_name(&family)?;
             families.insert(family, gc_rule(&settings)?);
         }
@@ -286,6 +288,7 @@ fn describe(schema: &Schema, view: View) -> Result<Table, Status> {
         table.deletion_protection = record.deletion_protection;
     }
     if matches!(view, View::SchemaView | View::Full) {
+        let mut families = Vec::new();
         for family in schema.families() {
             let rule = match family.gc_rule.as_slice() {
                 [] => None,
@@ -294,13 +297,15 @@ fn describe(schema: &Schema, view: View) -> Result<Table, Status> {
                 })?),
             };
             let settings = ColumnFamily { gc_rule: rule, ..ColumnFamily::default() };
-            table.column_families.insert(family.name.clone(), settings);
+            families.push((family.name.clone(), settings));
         }
+        table.column_families = families::entries(families);
     }
     if matches!(view, View::ReplicationView | View::Full | View::EncryptionView) {
         let ready = cluster_state::ReplicationState::Ready as i32;
         let state = ClusterState { replication_state: ready, ..ClusterState::default() };
-        table.cluster_states.insert(instance_admin::CLUSTER.to_owned(), state);
+        let key = instance_admin::CLUSTER.to_owned();
+        table.cluster_states.push(ClusterStatesEntry { key, value: Some(state) });
     }
     Ok(table)
 }

@@ -13,7 +13,6 @@ mod refusals;
 mod silence;
 mod writes;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
@@ -24,6 +23,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::*;
+use crate::families::{entries, sorted};
 use crate::proto::admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use crate::proto::admin::{ColumnFamily, CreateTableRequest, Table};
 use crate::proto::data::bigtable_client::BigtableClient;
@@ -83,7 +83,7 @@ impl World {
 
     async fn create(&mut self, id: &str, families: &[&str]) -> Result<Table, Status> {
         let families = families.iter().map(|f| ((*f).to_owned(), ColumnFamily::default()));
-        let table = Table { column_families: families.collect(), ..Table::default() };
+        let table = Table { column_families: entries(families), ..Table::default() };
         let request = CreateTableRequest {
             parent: INSTANCE.to_owned(),
             table_id: id.to_owned(),
