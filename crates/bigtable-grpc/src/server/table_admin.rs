@@ -1,7 +1,7 @@
 //! Implements the service google.bigtable.admin.v2.BigtableTableAdmin: tables and families.
 //!
-//! The server keeps and shows garbage collection rules, and never executes them: every version
-//! stays until a client deletes it. The parts that the service lacks answer UNIMPLEMENTED:
+//! This service checks and keeps garbage collection rules, and `collect.rs` applies them.
+//! Percolator's tables may not have any. The parts that the service lacks answer UNIMPLEMENTED:
 //! backups, snapshots, authorized views, and access policies.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::schema::{FamilyRecord, Schema, TableRecord};
 use super::status::of_engine;
 use super::tables::{Tables, protected};
-use super::{instance_admin, limits, names, purge};
+use super::{instance_admin, limits, names, purge, rules};
 use crate::families;
 use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdmin;
 use crate::proto::admin::drop_row_range_request::Target;
@@ -144,8 +144,14 @@ impl BigtableTableAdmin for TableAdmin {
             return Err(Status::invalid_argument("no modifications given"));
         }
         let change = |record: &mut TableRecord| {
+            let was_percolators = rules::is_percolators(record);
             modifications.iter().try_for_each(|modification| modify(record, modification))?;
-            check_family_count(record.families.len())
+            check_family_count(record.families.len())?;
+            let ruled = modifications.iter().any(sets_rule);
+            if ruled && (was_percolators || rules::is_percolators(record)) {
+                return Err(rules::percolators(record));
+            }
+            Ok(())
         };
         let schema = self.0.change(&name, change).await?;
         Ok(Response::new(describe(&schema, View::SchemaView)?))
@@ -232,6 +238,9 @@ fn gc_rule(family: &ColumnFamily) -> Result<Vec<u8>, Status> {
     if family.value_type.is_some() {
         return Err(Status::unimplemented("this server has no typed and no aggregate families"));
     }
+    if let Some(rule) = &family.gc_rule {
+        rules::check(rule)?;
+    }
     let rule = family.gc_rule.as_ref().map(Message::encode_to_vec).unwrap_or_default();
     if rule.len() > limits::GC_RULE_BYTES_MAX {
         return Err(Status::invalid_argument(format!(
@@ -241,6 +250,16 @@ fn gc_rule(family: &ColumnFamily) -> Result<Vec<u8>, Status> {
         )));
     }
     Ok(rule)
+}
+
+/// True if a modification gives its family a rule.
+fn sets_rule(modification: &Modification) -> bool {
+    match &modification.r#mod {
+        Some(Mod::Create(family) | Mod::Update(family)) => {
+            family.gc_rule.as_ref().is_some_and(|rule| rule.rule.is_some())
+        }
+        Some(Mod::Drop(_)) | None => false,
+    }
 }
 
 fn modify(record: &mut TableRecord, modification: &Modification) -> Result<(), Status> {
