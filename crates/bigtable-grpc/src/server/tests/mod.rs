@@ -8,6 +8,7 @@ mod differential;
 mod extension;
 mod filters;
 mod full;
+mod node;
 mod processes;
 mod reads;
 mod refusals;
