@@ -8,6 +8,7 @@ mod client;
 #[cfg(test)]
 #[path = "../tests/suite/emulator.rs"]
 mod emulator;
+mod families;
 mod filter;
 mod identity;
 mod proto;

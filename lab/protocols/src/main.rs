@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use prost_types::DescriptorProto;
+use prost_types::field_descriptor_proto::Type;
 use protox::Compiler;
 use tonic_prost_build::Builder;
 
@@ -74,12 +76,13 @@ impl Protocol {
     fn generate(&self) -> anyhow::Result<Files> {
         let definitions = self.package().join("proto");
         // Comments are left out: the definitions have them.
-        let compiled = Compiler::new([&definitions])?
+        let mut compiled = Compiler::new([&definitions])?
             .include_imports(true)
             .include_source_info(false)
             .open_files(self.definitions)
             .with_context(|| format!("cannot compile definitions in {}", definitions.display()))?
             .file_descriptor_set();
+        compiled.file.iter_mut().flat_map(|file| &mut file.message_type).for_each(list_entries);
         let out = tempfile::tempdir()?;
         let builder = tonic_prost_build::configure().emit_rerun_if_changed(false);
         (self.configure)(builder)
@@ -87,6 +90,25 @@ impl Protocol {
             .out_dir(out.path())
             .compile_fds(compiled)?;
         read(out.path())
+    }
+}
+
+/// Turns each map whose values are messages into a list of its entries, which has the same
+/// encoding.
+///
+/// `prost` encodes a map in no defined order, and leaves out a value that equals the default.
+/// Google's client for Node reads a missing value as null, and fails. An entry of a list holds
+/// an `Option` of its value, which is encoded even if it is empty, as other servers do.
+fn list_entries(message: &mut DescriptorProto) {
+    for nested in &mut message.nested_type {
+        let is_message = nested
+            .field
+            .iter()
+            .any(|field| field.name() == "value" && field.r#type() == Type::Message);
+        match &mut nested.options {
+            Some(options) if options.map_entry() && is_message => options.map_entry = None,
+            _ => list_entries(nested),
+        }
     }
 }
 

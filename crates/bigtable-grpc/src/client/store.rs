@@ -21,6 +21,7 @@ use super::options::ClientOptions;
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
 use super::wire::{Gathers, GrpcTable, LIMITS};
+use crate::families::{entries, sorted};
 use crate::proto::admin::app_profile::RoutingPolicy;
 use crate::proto::admin::modify_column_families_request::Modification;
 use crate::proto::admin::modify_column_families_request::modification::Mod;
@@ -209,7 +210,7 @@ impl GrpcStore {
                 let request = CreateTableRequest {
                     parent: self.instance.clone(),
                     table_id: id.to_owned(),
-                    table: Some(Table { column_families: families.collect(), ..Table::default() }),
+                    table: Some(Table { column_families: entries(families), ..Table::default() }),
                     initial_splits: Vec::new(),
                 };
                 let request = self.channels.request(routing, request);
@@ -243,19 +244,25 @@ impl GrpcStore {
     }
 
     /// Makes sure that the table exists with these families, and that no garbage collection
-    /// rule of the server applies to them.
+    /// rule of the server applies to the table.
     async fn prepare(&self, id: &str, schema: &TableSchema) -> Result<()> {
         let name = self.table_name(id);
         let routing = routing(&[("name", &name)])?;
         let families = schema.groups.iter().flat_map(|group| &group.families);
         let families: Vec<_> = families.map(|family| family.family.as_str().to_owned()).collect();
         for _ in 0..LOOKS_MAX {
-            let found = self.look(&name, &routing).await?;
-            let there = found.as_ref().map(|table| &table.column_families);
-            let is_missing = |f: &&String| there.is_none_or(|there| !there.contains_key(*f));
+            let mut found = self.look(&name, &routing).await?;
+            let there =
+                found.as_mut().map(|table| sorted(std::mem::take(&mut table.column_families)));
+            // Also before the table is changed. A rule that comes later is seen by the last look.
+            if let Some(there) = &there {
+                check_families(id, &families, there)?;
+            }
+            let is_missing =
+                |f: &&String| there.as_ref().is_none_or(|there| !there.contains_key(*f));
             let missing: Vec<_> = families.iter().filter(is_missing).cloned().collect();
             if found.is_some() && missing.is_empty() {
-                return there.map_or(Ok(()), |there| check_families(id, &families, there));
+                return Ok(());
             }
             self.complete(id, found.as_ref(), missing, &routing).await?;
         }
@@ -272,11 +279,12 @@ fn is_aggregate(family: &ColumnFamily) -> bool {
 /// Refuses families that were made for something else.
 ///
 /// A garbage collection rule would delete data that Percolator still needs. A rule by age is
-/// the worst: to it, logical timestamps are dates in January 1970.
-fn check_families<'a>(
+/// the worst: to it, logical timestamps are dates in January 1970. A rule of any other family of
+/// the table is refused too, as the server of this crate refuses it.
+fn check_families(
     table: &str,
     families: &[String],
-    there: impl IntoIterator<Item = (&'a String, &'a ColumnFamily)>,
+    there: &BTreeMap<String, ColumnFamily>,
 ) -> Result<()> {
     for (family, settings) in there {
         if families.contains(family) && is_aggregate(settings) {
@@ -286,7 +294,7 @@ fn check_families<'a>(
             )));
         }
         let rule = settings.gc_rule.as_ref().and_then(|rule| rule.rule.as_ref());
-        if families.contains(family) && rule.is_some() {
+        if rule.is_some() {
             return Err(Error::invalid(format!(
                 "family {family} of table {table} has a garbage collection rule, which would delete \
                  what transactions still need: remove it \

@@ -316,16 +316,10 @@ pub struct ChangeStreamConfig {
 pub struct Table {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(map = "string, message", tag = "2")]
-    pub cluster_states: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        table::ClusterState,
-    >,
-    #[prost(map = "string, message", tag = "3")]
-    pub column_families: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        ColumnFamily,
-    >,
+    #[prost(message, repeated, tag = "2")]
+    pub cluster_states: ::prost::alloc::vec::Vec<table::ClusterStatesEntry>,
+    #[prost(message, repeated, tag = "3")]
+    pub column_families: ::prost::alloc::vec::Vec<table::ColumnFamiliesEntry>,
     #[prost(enumeration = "table::TimestampGranularity", tag = "4")]
     pub granularity: i32,
     #[prost(message, optional, tag = "6")]
@@ -405,6 +399,20 @@ pub mod table {
         pub retention_period: ::core::option::Option<::prost_types::Duration>,
         #[prost(message, optional, tag = "2")]
         pub frequency: ::core::option::Option<::prost_types::Duration>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ClusterStatesEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub value: ::core::option::Option<ClusterState>,
+    }
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ColumnFamiliesEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub value: ::core::option::Option<super::ColumnFamily>,
     }
     #[derive(
         Clone,
@@ -520,11 +528,18 @@ pub mod authorized_view {
     pub struct SubsetView {
         #[prost(bytes = "vec", repeated, tag = "1")]
         pub row_prefixes: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
-        #[prost(map = "string, message", tag = "2")]
-        pub family_subsets: ::std::collections::HashMap<
-            ::prost::alloc::string::String,
-            FamilySubsets,
-        >,
+        #[prost(message, repeated, tag = "2")]
+        pub family_subsets: ::prost::alloc::vec::Vec<subset_view::FamilySubsetsEntry>,
+    }
+    /// Nested message and enum types in `SubsetView`.
+    pub mod subset_view {
+        #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+        pub struct FamilySubsetsEntry {
+            #[prost(string, tag = "1")]
+            pub key: ::prost::alloc::string::String,
+            #[prost(message, optional, tag = "2")]
+            pub value: ::core::option::Option<super::FamilySubsets>,
+        }
     }
     #[derive(
         Clone,
@@ -4980,8 +4995,18 @@ pub struct CreateInstanceRequest {
     pub instance_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
     pub instance: ::core::option::Option<Instance>,
-    #[prost(map = "string, message", tag = "4")]
-    pub clusters: ::std::collections::HashMap<::prost::alloc::string::String, Cluster>,
+    #[prost(message, repeated, tag = "4")]
+    pub clusters: ::prost::alloc::vec::Vec<create_instance_request::ClustersEntry>,
+}
+/// Nested message and enum types in `CreateInstanceRequest`.
+pub mod create_instance_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct ClustersEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub value: ::core::option::Option<super::Cluster>,
+    }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetInstanceRequest {
@@ -5077,11 +5102,8 @@ pub struct CreateClusterMetadata {
     pub request_time: ::core::option::Option<::prost_types::Timestamp>,
     #[prost(message, optional, tag = "3")]
     pub finish_time: ::core::option::Option<::prost_types::Timestamp>,
-    #[prost(map = "string, message", tag = "4")]
-    pub tables: ::std::collections::HashMap<
-        ::prost::alloc::string::String,
-        create_cluster_metadata::TableProgress,
-    >,
+    #[prost(message, repeated, tag = "4")]
+    pub tables: ::prost::alloc::vec::Vec<create_cluster_metadata::TablesEntry>,
 }
 /// Nested message and enum types in `CreateClusterMetadata`.
 pub mod create_cluster_metadata {
@@ -5141,6 +5163,13 @@ pub mod create_cluster_metadata {
                 }
             }
         }
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct TablesEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub value: ::core::option::Option<TableProgress>,
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1107,13 +1107,20 @@ pub struct ExecuteQueryRequest {
     pub prepared_query: ::prost::bytes::Bytes,
     #[prost(bytes = "bytes", tag = "8")]
     pub resume_token: ::prost::bytes::Bytes,
-    #[prost(map = "string, message", tag = "7")]
-    pub params: ::std::collections::HashMap<::prost::alloc::string::String, Value>,
+    #[prost(message, repeated, tag = "7")]
+    pub params: ::prost::alloc::vec::Vec<execute_query_request::ParamsEntry>,
     #[prost(oneof = "execute_query_request::DataFormat", tags = "4")]
     pub data_format: ::core::option::Option<execute_query_request::DataFormat>,
 }
 /// Nested message and enum types in `ExecuteQueryRequest`.
 pub mod execute_query_request {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ParamsEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub value: ::core::option::Option<super::Value>,
+    }
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum DataFormat {
         #[deprecated]
@@ -1144,13 +1151,20 @@ pub struct PrepareQueryRequest {
     pub app_profile_id: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub query: ::prost::alloc::string::String,
-    #[prost(map = "string, message", tag = "6")]
-    pub param_types: ::std::collections::HashMap<::prost::alloc::string::String, Type>,
+    #[prost(message, repeated, tag = "6")]
+    pub param_types: ::prost::alloc::vec::Vec<prepare_query_request::ParamTypesEntry>,
     #[prost(oneof = "prepare_query_request::DataFormat", tags = "4")]
     pub data_format: ::core::option::Option<prepare_query_request::DataFormat>,
 }
 /// Nested message and enum types in `PrepareQueryRequest`.
 pub mod prepare_query_request {
+    #[derive(Clone, PartialEq, ::prost::Message)]
+    pub struct ParamTypesEntry {
+        #[prost(string, tag = "1")]
+        pub key: ::prost::alloc::string::String,
+        #[prost(message, optional, tag = "2")]
+        pub value: ::core::option::Option<super::Type>,
+    }
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum DataFormat {
         #[prost(message, tag = "4")]

@@ -36,6 +36,8 @@ const WRITE: Family = Family::from_static("write");
 const ROLLBACK: Family = Family::from_static("rollback");
 const NOTIFY: Family = Family::from_static("notify");
 
+/// Families that every table of Percolator's transactions has.
+pub(crate) const PERCOLATOR_FAMILIES: [Family; 4] = [DATA, LOCK, WRITE, ROLLBACK];
 /// The families of the engine's tables.
 pub(crate) const FAMILIES: [Family; 6] = [PLAIN, DATA, LOCK, WRITE, ROLLBACK, NOTIFY];
 

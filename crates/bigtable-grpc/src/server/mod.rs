@@ -9,6 +9,7 @@
 //!   table_admin.rs     tables and families      instance_admin.rs   the instance, static
 //!        |
 //!   tables.rs          the tables and their schemas (schema.rs), durable
+//!   collect.rs         applies garbage collection rules (rules.rs) in the background
 //!        |
 //!   condition.rs       log and health while the store takes no writes
 //!        |
@@ -23,13 +24,13 @@
 //!
 //! The server lacks:
 //!
-//! * Garbage collection by age or number of versions. It keeps and shows rules only.
 //! * Replication.
 //! * Access control by table. Every client that may connect may do everything.
 //! * Times of cells beyond the year 287,396.
 
 mod check;
 mod chunks;
+mod collect;
 mod condition;
 mod data;
 mod deadline;
@@ -44,6 +45,7 @@ mod purge;
 mod read_each;
 mod read_rows;
 mod row_set;
+mod rules;
 mod sample;
 mod schema;
 mod status;
@@ -273,6 +275,7 @@ impl Server {
         let (health, health_service) = tonic_health::server::health_reporter();
         let tables = self.tables;
         let following = condition::follow(tables.store.clone(), health.clone());
+        let collecting = collect::follow(tables.clone());
         let stopping = async {
             let _ = stopped.await;
             health.set_not_serving::<BigtableServer<Data>>().await;
@@ -293,6 +296,7 @@ impl Server {
         tokio::select! {
             served = serving => Ok(served?),
             why = following => Err(ServeError::Halted(why)),
+            never = collecting => match never {},
         }
     }
 }

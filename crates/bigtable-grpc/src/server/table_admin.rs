@@ -1,7 +1,7 @@
 //! Implements the service google.bigtable.admin.v2.BigtableTableAdmin: tables and families.
 //!
-//! The server keeps and shows garbage collection rules, and never executes them: every version
-//! stays until a client deletes it. The parts that the service lacks answer UNIMPLEMENTED:
+//! This service checks and keeps garbage collection rules, and `collect.rs` applies them.
+//! Percolator's tables may not have any. The parts that the service lacks answer UNIMPLEMENTED:
 //! backups, snapshots, authorized views, and access policies.
 
 use std::collections::BTreeMap;
@@ -14,12 +14,15 @@ use tonic::{Request, Response, Status};
 use super::schema::{FamilyRecord, Schema, TableRecord};
 use super::status::of_engine;
 use super::tables::{Tables, protected};
-use super::{instance_admin, limits, names, purge};
+use super::{instance_admin, limits, names, purge, rules};
+use crate::families;
 use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdmin;
 use crate::proto::admin::drop_row_range_request::Target;
 use crate::proto::admin::modify_column_families_request::Modification;
 use crate::proto::admin::modify_column_families_request::modification::Mod;
-use crate::proto::admin::table::{ClusterState, TimestampGranularity, View, cluster_state};
+use crate::proto::admin::table::{
+    ClusterState, ClusterStatesEntry, TimestampGranularity, View, cluster_state,
+};
 use crate::proto::admin::{
     CheckConsistencyRequest, CheckConsistencyResponse, ColumnFamily, CreateTableRequest,
     DeleteTableRequest, DropRowRangeRequest, GcRule, GenerateConsistencyTokenRequest,
@@ -54,9 +57,8 @@ impl BigtableTableAdmin for TableAdmin {
         if table.change_stream_config.is_some() || table.automated_backup_config.is_some() {
             return Err(Status::unimplemented("this server has no change streams and no backups"));
         }
-        // Sorted by name, because the map has no defined order.
         let mut families = BTreeMap::new();
-        for (family, settings) in table.column_families {
+        for (family, settings) in families::sorted(table.column_families) {
             limits::check_family_name(&family)?;
             families.insert(family, gc_rule(&settings)?);
         }
@@ -142,8 +144,14 @@ impl BigtableTableAdmin for TableAdmin {
             return Err(Status::invalid_argument("no modifications given"));
         }
         let change = |record: &mut TableRecord| {
+            let was_percolators = rules::is_percolators(record);
             modifications.iter().try_for_each(|modification| modify(record, modification))?;
-            check_family_count(record.families.len())
+            check_family_count(record.families.len())?;
+            let ruled = modifications.iter().any(sets_rule);
+            if ruled && (was_percolators || rules::is_percolators(record)) {
+                return Err(rules::percolators(record));
+            }
+            Ok(())
         };
         let schema = self.0.change(&name, change).await?;
         Ok(Response::new(describe(&schema, View::SchemaView)?))
@@ -231,6 +239,9 @@ fn gc_rule(family: &ColumnFamily) -> Result<Vec<u8>, Status> {
     if family.value_type.is_some() {
         return Err(Status::unimplemented("this server has no typed and no aggregate families"));
     }
+    if let Some(rule) = &family.gc_rule {
+        rules::check(rule)?;
+    }
     let rule = family.gc_rule.as_ref().map(Message::encode_to_vec).unwrap_or_default();
     if rule.len() > limits::GC_RULE_BYTES_MAX {
         return Err(Status::invalid_argument(format!(
@@ -240,6 +251,16 @@ fn gc_rule(family: &ColumnFamily) -> Result<Vec<u8>, Status> {
         )));
     }
     Ok(rule)
+}
+
+/// True if a modification gives its family a rule.
+fn sets_rule(modification: &Modification) -> bool {
+    match &modification.r#mod {
+        Some(Mod::Create(family) | Mod::Update(family)) => {
+            family.gc_rule.as_ref().is_some_and(|rule| rule.rule.is_some())
+        }
+        Some(Mod::Drop(_)) | None => false,
+    }
 }
 
 fn modify(record: &mut TableRecord, modification: &Modification) -> Result<(), Status> {
@@ -287,6 +308,7 @@ fn describe(schema: &Schema, view: View) -> Result<Table, Status> {
         table.deletion_protection = record.deletion_protection;
     }
     if matches!(view, View::SchemaView | View::Full) {
+        let mut families = Vec::new();
         for family in schema.families() {
             let rule = match family.gc_rule.as_slice() {
                 [] => None,
@@ -295,13 +317,15 @@ fn describe(schema: &Schema, view: View) -> Result<Table, Status> {
                 })?),
             };
             let settings = ColumnFamily { gc_rule: rule, ..ColumnFamily::default() };
-            table.column_families.insert(family.name.clone(), settings);
+            families.push((family.name.clone(), settings));
         }
+        table.column_families = families::entries(families);
     }
     if matches!(view, View::ReplicationView | View::Full | View::EncryptionView) {
         let ready = cluster_state::ReplicationState::Ready as i32;
         let state = ClusterState { replication_state: ready, ..ClusterState::default() };
-        table.cluster_states.insert(instance_admin::CLUSTER.to_owned(), state);
+        let key = instance_admin::CLUSTER.to_owned();
+        table.cluster_states.push(ClusterStatesEntry { key, value: Some(state) });
     }
     Ok(table)
 }

@@ -26,7 +26,7 @@ use tonic::Status;
 use super::purge;
 use super::schema::{Schema, TableRecord};
 use super::status::of_engine;
-use super::{layout, limits};
+use super::{layout, limits, rules};
 
 const CATALOG: &str = ".tables";
 const META: Family = Family::from_static("meta");
@@ -90,8 +90,7 @@ impl Tables {
         for record in deleted {
             tables.finish_delete(&record).await?;
         }
-        let all: Vec<_> = tables.served.read().await.values().cloned().collect();
-        for table in all {
+        for table in tables.all().await {
             tables.remove_dropped_families(&table).await?;
         }
         Ok(tables)
@@ -101,6 +100,11 @@ impl Tables {
     pub(crate) async fn table(&self, name: &str) -> Result<Arc<Served>, Status> {
         super::names::check_table(name)?;
         self.served.read().await.get(name).cloned().ok_or_else(|| not_found(name))
+    }
+
+    /// All tables.
+    pub(crate) async fn all(&self) -> Vec<Arc<Served>> {
+        self.served.read().await.values().cloned().collect()
     }
 
     /// The schemas of the tables whose names have this prefix, sorted by name.
@@ -146,6 +150,10 @@ impl Tables {
         };
         for (family, gc_rule) in families {
             record.add_family(&family, gc_rule);
+        }
+        let ruled = record.families.iter().any(|family| !family.gc_rule.is_empty());
+        if ruled && rules::is_percolators(&record) {
+            return Err(rules::percolators(&record));
         }
         let engine_name = TableRecord::engine_name(number);
         let schema = layout::engine_schema();

@@ -13,6 +13,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use crate::client::{Address, ClientOptions, GrpcStore};
+use crate::families::entries;
 use crate::proto::admin;
 use crate::proto::admin::app_profile::{RoutingPolicy, SingleClusterRouting};
 use crate::proto::admin::bigtable_instance_admin_server::{
@@ -209,7 +210,7 @@ impl BigtableTableAdmin for Script {
         let families = self.play(|play| play.families.clone());
         let families = families.unwrap_or_else(|| vec![("f", admin::ColumnFamily::default())]);
         let column_families =
-            families.into_iter().map(|(name, family)| (name.to_owned(), family)).collect();
+            entries(families.into_iter().map(|(name, family)| (name.to_owned(), family)));
         let name = request.into_inner().name;
         Ok(Response::new(admin::Table { name, column_families, ..Default::default() }))
     }

@@ -15,7 +15,10 @@ use crate::proto::admin::{
 use crate::proto::data::{PingAndWarmRequest, SampleRowKeysRequest};
 
 impl World {
-    async fn modify(&mut self, modifications: Vec<(&str, Mod)>) -> Result<Table, Status> {
+    pub(super) async fn modify(
+        &mut self,
+        modifications: Vec<(&str, Mod)>,
+    ) -> Result<Table, Status> {
         let modification = |(id, change): (&str, Mod)| Modification {
             id: id.to_owned(),
             r#mod: Some(change),
@@ -46,7 +49,7 @@ impl World {
         assert!(done.into_inner().done, "nothing is to be waited for");
     }
 
-    async fn table(&mut self) -> Result<Table, Status> {
+    pub(super) async fn table(&mut self) -> Result<Table, Status> {
         let request = GetTableRequest { name: TABLE.to_owned(), view: 0 };
         self.admin.get_table(request).await.map(tonic::Response::into_inner)
     }
@@ -67,13 +70,17 @@ impl World {
     }
 }
 
-fn families(table: &Table) -> Vec<&str> {
-    let mut families: Vec<_> = table.column_families.keys().map(String::as_str).collect();
-    families.sort_unstable();
-    families
+/// The names of the families, in the order of the answer.
+pub(super) fn families(table: &Table) -> Vec<&str> {
+    table.column_families.iter().map(|entry| entry.key.as_str()).collect()
 }
 
-fn versions(count: i32) -> ColumnFamily {
+/// The settings of a family.
+pub(super) fn settings(table: Table, family: &str) -> ColumnFamily {
+    sorted(table.column_families).remove(family).expect("the table has the family")
+}
+
+pub(super) fn versions(count: i32) -> ColumnFamily {
     let gc_rule = Some(GcRule { rule: Some(Rule::MaxNumVersions(count)) });
     ColumnFamily { gc_rule, ..ColumnFamily::default() }
 }
@@ -114,9 +121,9 @@ async fn families_come_and_go_with_their_cells() {
     let mut world = World::with_table(dir.path(), &["a"]).await;
     let table = world.modify(vec![("b", Mod::Create(versions(3)))]).await.unwrap();
     assert_eq!(families(&table), ["a", "b"]);
-    assert_eq!(table.column_families["b"], versions(3));
+    assert_eq!(settings(table, "b"), versions(3));
     let table = world.modify(vec![("b", Mod::Update(versions(2)))]).await.unwrap();
-    assert_eq!(table.column_families["b"], versions(2));
+    assert_eq!(settings(table, "b"), versions(2));
     refused(world.modify(vec![("b", Mod::Create(versions(1)))]).await, Code::AlreadyExists);
     refused(world.modify(vec![("c", Mod::Update(versions(1)))]).await, Code::NotFound);
     refused(world.modify(vec![("c", Mod::Drop(true))]).await, Code::NotFound);
@@ -198,7 +205,7 @@ async fn samples_divide_the_table() {
         parent: INSTANCE.to_owned(),
         table_id: "t".to_owned(),
         table: Some(Table {
-            column_families: HashMap::from([("a".to_owned(), ColumnFamily::default())]),
+            column_families: entries([("a".to_owned(), ColumnFamily::default())]),
             ..Table::default()
         }),
         initial_splits: vec![split("m"), split("c"), split("m")],

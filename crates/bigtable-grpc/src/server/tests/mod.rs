@@ -2,18 +2,19 @@
 //! with further ones, with the limits, and with Google's own clients.
 
 mod admin;
+mod collect;
 mod conditions;
 mod differential;
 mod extension;
 mod filters;
 mod full;
+mod node;
 mod processes;
 mod reads;
 mod refusals;
 mod silence;
 mod writes;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
@@ -24,6 +25,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::*;
+use crate::families::{entries, sorted};
 use crate::proto::admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use crate::proto::admin::{ColumnFamily, CreateTableRequest, Table};
 use crate::proto::data::bigtable_client::BigtableClient;
@@ -45,6 +47,9 @@ struct World {
     data: BigtableClient<Channel>,
     admin: BigtableTableAdminClient<Channel>,
     channel: Channel,
+    address: String,
+    /// The server's tables; `None` if it runs elsewhere.
+    tables: Option<Arc<Tables>>,
     /// Stops and awaits the server; `None` if it runs elsewhere.
     served: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
@@ -57,12 +62,13 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
+        let tables = Some(server.tables.clone());
         let served = tokio::spawn(async move {
             let stop = async { stopped.await.expect("the test stops the server") };
             server.serve(listener, stop).await.expect("the server serves");
         });
         let served = Some((stop, served));
-        World { served, ..World::connect(&address.to_string()).await }
+        World { served, tables, ..World::connect(&address.to_string()).await }
     }
 
     /// Connects to a server that runs elsewhere.
@@ -71,7 +77,7 @@ impl World {
         let channel = endpoint.connect().await.expect("the server listens");
         let data = BigtableClient::new(channel.clone()).max_decoding_message_size(4 << 20);
         let admin = BigtableTableAdminClient::new(channel.clone());
-        World { data, admin, channel, served: None }
+        World { data, admin, channel, address: address.to_owned(), tables: None, served: None }
     }
 
     /// Starts a server with a table `t` of these families.
@@ -83,7 +89,7 @@ impl World {
 
     async fn create(&mut self, id: &str, families: &[&str]) -> Result<Table, Status> {
         let families = families.iter().map(|f| ((*f).to_owned(), ColumnFamily::default()));
-        let table = Table { column_families: families.collect(), ..Table::default() };
+        let table = Table { column_families: entries(families), ..Table::default() };
         let request = CreateTableRequest {
             parent: INSTANCE.to_owned(),
             table_id: id.to_owned(),
@@ -95,8 +101,8 @@ impl World {
 
     /// Stops the server, and waits for it.
     async fn stop(self) {
-        let World { data, admin, channel, served } = self;
-        drop((data, admin, channel));
+        let World { data, admin, channel, served, tables, .. } = self;
+        drop((data, admin, channel, tables));
         let (stop, served) = served.expect("the server is in this process");
         let _ = stop.send(());
         served.await.expect("the server ends");

@@ -151,6 +151,8 @@ fn cbt_finds_everything_again_after_kill_9() {
     assert_eq!((process.cbt("read t"), process.cbt("ls t")), (read, schema));
     assert!(process.cbt("lookup t r2").contains("\"four\""));
     assert_eq!(process.cbt("count t").trim(), "2");
+    process.cbt("setgcpolicy t lock never");
+    assert!(!process.cbt("ls t").contains("versions()"), "the rule is gone");
     process.cbt("deleterow t r1");
     process.cbt("deletefamily t lock");
     assert_eq!(process.cbt("count t").trim(), "1");

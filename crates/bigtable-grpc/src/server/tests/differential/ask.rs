@@ -187,7 +187,7 @@ fn described(table: &Table) -> Vec<String> {
     let mut lines: Vec<_> = table
         .column_families
         .iter()
-        .map(|(family, settings)| format!("{family}: {:?}", settings.gc_rule))
+        .map(|entry| format!("{}: {:?}", entry.key, entry.value.as_ref().map(|v| &v.gc_rule)))
         .collect();
     lines.sort();
     lines.insert(0, own_part(&table.name));

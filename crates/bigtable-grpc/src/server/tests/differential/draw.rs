@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 use super::super::*;
 use super::ask::Request;
 use super::filters::Filters;
+use crate::families::entries;
 use crate::proto::admin::drop_row_range_request::Target;
 use crate::proto::admin::gc_rule::Rule as GcKind;
 use crate::proto::admin::modify_column_families_request::Modification;
@@ -411,7 +412,7 @@ impl Draw {
 
 fn create(table: &str, family: Option<&str>) -> Request {
     let families = family.map(|family| (family.to_owned(), ColumnFamily::default()));
-    let settings = Table { column_families: families.into_iter().collect(), ..Table::default() };
+    let settings = Table { column_families: entries(families), ..Table::default() };
     Request::Create(CreateTableRequest {
         parent: String::new(),
         table_id: table.to_owned(),

@@ -30,8 +30,8 @@
 //! * `now`: the server's times; more than one of them for a column within a request. Why: the
 //!   two servers have two clocks.
 //! * `samples`: the rows that SampleRowKeys names. Why: the emulator picks them at random.
-//! * `garbage`: garbage collection rules where there is data. Why: the emulator collects a
-//!   minute later; this server keeps everything.
+//! * `garbage`: garbage collection rules where there is data, and rules with invalid bounds. Why:
+//!   each server collects at times of its own, and the emulator takes any bound.
 //! * `metadata`: granularity and cluster states of tables. Why: the emulator has none.
 //! * `sink`: sinks. Why: the emulator also passes their cells on.
 //! * `old`: more for the emulator of Debian's packages (2020). These are rows without mutations,
