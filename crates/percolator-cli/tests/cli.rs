@@ -421,7 +421,7 @@ fn what_was_set_aside_is_named_and_brought_back() {
         (&json!("parse"), &json!(1))
     );
     let invert = shell.run(&["observers", "replay", "invert"]);
-    invert.refused(1, "nothing of invert", "observers failing");
+    invert.refused(1, "no matching change of invert", "observers failing");
     let replay = shell.run(&["observers", "replay", "parse", "--json"]).with(0).json();
     assert_eq!(replay, json!({ "matched": 1, "replayed": 1 }));
     assert_eq!(shell.run(&["backlog", "--json"]).with(0).json()[0]["cells"], json!(1));

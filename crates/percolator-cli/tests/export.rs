@@ -110,7 +110,7 @@ fn what_is_imported_equals_what_was_exported() {
     run(&["export", "--table", "none", "--data", text(&shell.data())]).refused(
         1,
         "no table",
-        "there are: default, docs",
+        "name one of the store's tables with --table: default, docs",
     );
 }
 
@@ -159,7 +159,7 @@ fn lines_that_are_no_text_or_name_no_table_are_bad_lines() {
     let shell = Shell::new();
     let bad: [&[u8]; 2] = [b"{\"\xff\":1}\r", br#"{"table":"a b","row":"a","cells":[]}"#];
     let file = shell.path("odd.jsonl");
-    for (line, why) in bad.iter().zip(["no UTF-8", "\"a b\" is no name"]) {
+    for (line, why) in bad.iter().zip(["it is not UTF-8", "\"a b\" is not a table name"]) {
         let good = row("a", 1);
         fs::write(&file, [good.as_bytes(), line, good.as_bytes()].join(&b'\n')).unwrap();
         shell.import(&file, "new").refused(2, &format!("line 2 cannot be imported: {why}"), "");

