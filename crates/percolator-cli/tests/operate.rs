@@ -109,7 +109,11 @@ fn what_an_observer_fails_at_is_listed_and_skipped() {
     let skipped = observers(&["skip", "parse", "--yes", "--json"]).with(0).json();
     assert_eq!(skipped, json!({ "matched": 1, "skipped": 1 }));
     assert_eq!(failing(&[]), json!([]));
-    observers(&["skip", "parse", "--yes"]).refused(1, "no matching change of parse", "observers failing");
+    observers(&["skip", "parse", "--yes"]).refused(
+        1,
+        "no matching change of parse",
+        "observers failing",
+    );
     // The change is acknowledged, and the next worker clears its notification.
     let words = ["cell", "a", "doc:text", "--table", "docs", "--explain"];
     let cell = shell.run(&words).with(0).stdout;

@@ -438,7 +438,10 @@ mod tests {
         for text in ["-1", "1001"] {
             config.set("env", "batch_delay_ms", text).unwrap();
             let told = error(config.batch_delay());
-            assert!(told.contains("batch_delay_ms (from env): give 0 to 1000 milliseconds"), "{told}");
+            assert!(
+                told.contains("batch_delay_ms (from env): give 0 to 1000 milliseconds"),
+                "{told}"
+            );
         }
     }
 
