@@ -20,6 +20,19 @@
 //! list_append    the same isolation level without trusting timestamps  (Elle's rules)
 //! ```
 //!
+//! P1 to P7 are what Percolator promises to its users; a hazard (H) is a way to break a promise:
+//!
+//! ```text
+//! P1   a transaction reads one snapshot, and its own writes
+//! P2   of two transactions that overlap and write one cell, at most one commits
+//! P3   a transaction commits all of its cells or none
+//! P4   the outcome that a client receives is the outcome in the store
+//! P5   the store's records agree: one commit timestamp for each transaction, no lock or tomb
+//!      beside a record, and a value for each record that needs one
+//! P6   at most one run of a strong observer commits for each change
+//! P7   no change is lost: an observer handles it, or its notification is left
+//! ```
+//!
 //! A version that garbage collection took too early shows as a wrong read, because `records`
 //! holds every record that ever existed. Two things are not checked here. A history names
 //! versions and not values, so a wrong value under the right version goes unseen. The runner
