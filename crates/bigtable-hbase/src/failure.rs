@@ -1,9 +1,13 @@
 //! Sorts the failures of calls to HBase by what the caller does next.
 //!
 //! A server names the Java class of its exception. Some classes prove that nothing was
-//! applied. The caller then looks the region up again, or waits, and repeats. Classes that are
-//! not listed here prove nothing about a mutation. The caller then reads the row's guard to
-//! find out whether the mutation was applied (`guard.rs`).
+//! applied. The caller then looks the region up again, or waits, and repeats. If a repetition
+//! cannot help, the request is refused, and the caller does not repeat it.
+//!
+//! A class that is not listed here proves nothing about a mutation, with one exception. If a flag
+//! or the class's name states that a repetition cannot help, nothing was applied. The classes of
+//! scanners prove nothing either. Without proof, the caller reads the row's guard to find out
+//! whether the mutation was applied (`guard.rs`).
 
 use bigtable::Error;
 

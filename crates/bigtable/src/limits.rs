@@ -2,7 +2,8 @@
 //!
 //! A protocol of several steps must know before its first step whether the store will accept
 //! the later ones. So a store states its limits. The computed size of a request is an upper
-//! bound in any encoding, because it adds room to the lengths of names and values.
+//! bound in any encoding, because it adds room to the lengths of names and values. The size leaves
+//! out the predicate of a request without mutations in `then`.
 
 use std::fmt::Display;
 

@@ -1,7 +1,9 @@
 //! Holds the surroundings of a command: its output, its input, and the request to end.
 //!
-//! A command reads and prints only through its [`Context`]. So the process that has the directory
-//! open can run the command for another process.
+//! The process that has a directory open can run some commands for another process. Such a command
+//! takes its input from its [`Context`], and prints only through it. It asks the user a question
+//! only where it runs for its own process. Other commands may read standard input themselves:
+//! `import` does, and it never runs for another process.
 
 use std::io::{self, Read};
 use std::path::Path;

@@ -22,7 +22,8 @@
 //!
 //! * Data alone goes to stdout.
 //! * No output panics when the reader of a pipe has gone, as that of `println!` would.
-//! * No command leaves a half-made change behind, however it ends.
+//! * No command leaves a half-made transaction behind, however it ends. An interrupted `import` or
+//!   `webindex load` keeps the transactions that have committed, and can be run again.
 
 mod cli;
 mod clock;

@@ -1,10 +1,10 @@
 //! Compares `explain` with real reads, over copies of what a world's store holds.
 //!
-//! The world takes a copy at its first kills and when its storm ends. The copy has the locks, the
-//! tombs and the garbage of that moment. In the copy some lock owners live, and all others are
-//! dead. Some cells of each table, cells with locks first, are explained and then read, at
-//! timestamps around their records. Nothing here draws from the seed or takes time in the world,
-//! so a seed's history stays the same.
+//! The world takes at most three copies: at its first kills, and at the end of its storm if fewer
+//! were taken. A copy has the locks, the tombs and the garbage of that moment. In the copy some
+//! lock owners live, and all others are dead. Some cells of each table, cells with locks first, are
+//! explained and then read, at timestamps around their records. Nothing here draws from the seed or
+//! takes time in the world, so a seed's history stays the same.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

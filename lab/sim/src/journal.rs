@@ -1,6 +1,10 @@
-//! Records what the simulated store applied, row mutation by row mutation. The journal has the
-//! write records and tombs that ever existed. It also counts events of the protocol, such as
+//! Records what the simulated store applied, row mutation by row mutation. The journal has every
+//! write record that ever existed. It has every tomb but those that late resolvers leave where
+//! collection has dropped the cell's record. It also counts events of the protocol, such as
 //! roll-forwards, which it recognises by their mutations.
+//!
+//! The journal leaves out unconditional mutations, and Percolator's own tables but for observers in
+//! the schema and notifications.
 //!
 //! The journal only grows, so garbage collection hides nothing from the checkers.
 

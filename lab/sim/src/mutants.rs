@@ -7,9 +7,10 @@
 //! through random seeds, then through all crash points, then through the small models, until a
 //! check finds something.
 //!
-//! Only the hazard itself counts as a catch. A world that cannot start because of the mutant
-//! shows nothing. A search that exceeds its time is an error. A test that exceeds its time has
-//! failed, since it takes milliseconds with every defence in place.
+//! A finding, a panic, or a case without recovery counts as a catch. A world that cannot start
+//! because of the mutant shows nothing. A difference between `explain` and a read shows nothing
+//! either, because `explain` has no such switch. A search that exceeds its time is an error. A test
+//! that exceeds its time has failed, since it takes milliseconds with every defence in place.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,4 +1,5 @@
-//! Exports all pages again after the search index was deleted and created anew.
+//! Notifies the exporters of every page and of the ranks if the search index is marked as new. Then
+//! it removes the mark, the file `REBUILD`. The exporters, which are observers, export the pages.
 
 use percolator::{Percolator, RowKey};
 

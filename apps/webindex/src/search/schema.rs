@@ -3,11 +3,13 @@
 //!
 //! Our own file `FORMAT` names the format. It is written before tantivy's files. So a
 //! directory that has tantivy's files without ours belongs to another program. A directory
-//! with only our file is an index whose creation was interrupted.
+//! with only our file is an index whose creation was interrupted. The file `STORE` names the store
+//! whose pages the index shows. The file `MAKING` is the lock for creating an index.
 //!
-//! An index of an earlier format is deleted and created again. Observers export a page only
-//! when it changes. So a new index lacks the pages that were exported before, to an earlier
-//! index. The file `REBUILD` marks every new index until the export of all pages is certain.
+//! An index of an earlier format is deleted and created again. The same happens to an index that
+//! does not name the store for which it is opened. Observers export a page only when it changes. So
+//! a new index lacks the pages that were exported before, to an earlier index. The file `REBUILD`
+//! marks every new index until the export of all pages is certain.
 //!
 //! The index holds each word as it stands and as its English stem, and the text of every page.
 //! So the exact form ranks first, other forms are found, and a snippet needs no read of the

@@ -1,9 +1,16 @@
 //! Translates a query into tantivy's queries: which pages match, and how much each match
 //! scores.
 //!
-//! Every word of a query must match somewhere: in the page's title, address or text, or in the
-//! anchors of links to it. A match scores BM25 in that field times the field's boost. A word
-//! counts as equally rare in all fields (see `statistics.rs`).
+//! A page must match every part of a query, and no excluded part (`search.rs` lists the parts). It
+//! matches a part with alternatives if it matches one of them. Words and phrases match like this:
+//!
+//! * A word must be in the page's title or text, in the anchors of links to it, or at the end of
+//!   its address. That end is the last directory and the file, without the file's extension.
+//! * A phrase must be in the title, the text or the anchors.
+//! * A word or phrase after `title:` must be in the title.
+//!
+//! A match scores BM25 in that field times the field's boost. A word counts as equally rare in all
+//! fields (see `statistics.rs`).
 //!
 //! * A word in exactly the requested form scores twice, once as that form and once as its
 //!   stem. So pages with the exact form come first.

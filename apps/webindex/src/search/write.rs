@@ -7,10 +7,13 @@
 //! numbers, delivered late, would seem new.
 //!
 //! So the writer remembers the number of each update that was **confirmed** in this way. Every
-//! commit carries the highest of these numbers. A process that opens the index later takes it as
-//! the **floor**, because it does not know to which pages the confirmed numbers belong. It
-//! refuses every batch with a number up to the floor. The caller must make such a batch again
-//! from the present state.
+//! commit carries the highest of these numbers. That number becomes the **floor** in two cases:
+//!
+//! * A new writer opens the index. It does not know to which pages the confirmed numbers belong.
+//! * The writer remembers more than 100,000 pages. Then it forgets them all.
+//!
+//! `search.rs` refuses every batch with a number up to the floor. The caller must make such a batch
+//! again from the present state.
 //!
 //! Segments of more than 20,000 pages are merged only when most of their pages are deleted. A merge
 //! maps all that it reads, so memory, and the bytes written for a page, would grow with the site.

@@ -1,5 +1,7 @@
-//! Admits or refuses each request: the committer checks whether the disk has room for it, and
-//! whether the engine takes writes. `room.rs` computes how much space must stay free.
+//! Admits or refuses requests and upkeep. The thread that holds the commit lock checks whether the
+//! disk has room, and whether the engine takes writes. For a request, it looks at the disk only if
+//! the last look is old or the known room is used up. Upkeep is admitted even while growth is
+//! refused. `room.rs` computes how much space must stay free.
 
 use bigtable::{Error, Mutation, Result};
 use fjall::Keyspace;

@@ -9,11 +9,18 @@
 //! | 2 | writes the sorted run | nothing that a batch needs |
 //! | 3 | syncs the keyspace's new list of files | the lock of that list |
 //!
-//! A batch that is written in stage 1 waits for the sync. So the store is not calm from the
-//! moment a buffer is sealed until the committer thread finds that stage 1 has ended. Stage 2
-//! takes most of the time, and batches are short in it. In stage 3 the store counts as calm,
-//! although a batch then waits for the sync of the list. Nothing announces stage 3: each merge
-//! ends with the same sync, and readers wait for it too.
+//! A batch that is written in stage 1 waits for the sync. So the store stops being calm when a
+//! buffer is sealed. It becomes calm when the committer thread finds, after a group, that all of
+//! these hold:
+//!
+//! * Stage 1 has ended for every sealed buffer.
+//! * No keyspace has so many runs that writes wait for merges.
+//! * The newest journal has its second name (`upkeep/journals.rs`).
+//! * An unsynced batch was written before. So a store that syncs every batch is never calm.
+//!
+//! Stage 2 takes most of the time, and batches are short in it. In stage 3 the store counts as
+//! calm, although a batch then waits for the sync of the list. Nothing announces stage 3: each
+//! merge ends with the same sync, and readers wait for it too.
 //!
 //! Stage 1 has ended for every sealed buffer when two conditions hold. No sealed buffer waits
 //! for a thread of the engine. Each keyspace with a sealed buffer has numbered a new file

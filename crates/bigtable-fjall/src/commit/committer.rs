@@ -1,9 +1,10 @@
-//! Runs the committer thread, which commits queued requests in groups. A short request may
-//! instead be committed by its caller's thread. Either thread holds the commit lock, and a
-//! change is durable before it is visible.
+//! Runs the committer thread, which commits queued requests in groups. A short request without a
+//! sync may instead be committed by its caller's thread, while the store is calm (`calm.rs`).
+//! Either thread holds the commit lock, and a change is durable before it is visible.
 //!
 //! ```text
-//!   caller --- short request, lock free, queue empty ---> leads: commits on its own thread
+//!   caller --- short, no sync, store calm, lock free, queue empty ---> leads: commits on its
+//!      |                                                               own thread
 //!      '------ otherwise ---> queue ---> committer thread: drains the queue group by group
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! Opens a store. Before that, it checks the inventory, the manifests and the journals, and
 //! that the engine can open each run. Only `check`, a repair and a backup compare the
-//! checksums of whole runs.
+//! checksums of all runs. An opening does so for one small keyspace, that of the names.
 //!
 //! The engine trusts the files that it finds, and makes three repairs without any message. It
 //! deletes a keyspace without a manifest. It replaces a missing journal with a new one. It

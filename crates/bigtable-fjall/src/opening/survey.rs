@@ -1,6 +1,6 @@
 //! Reads a store's directory without changing anything, and finds damage. A thorough survey
 //! compares the checksums of all files. A survey for an opening reads runs only as far as the
-//! engine would.
+//! engine would. It compares whole checksums in one small keyspace alone, that of the names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

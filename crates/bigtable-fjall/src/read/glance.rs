@@ -1,5 +1,11 @@
-//! Implements glances, by which transactions read single cells. A glance reads the newest
-//! version of a column, or returns `Nothing` if that needs a wait.
+//! Implements glances, by which transactions read single cells. A glance at `s` reads the newest
+//! version of a column at or below `s`. It returns `Nothing`, and the caller reads the row, in each
+//! of these cases:
+//!
+//! * The column has a cell at or below `s` in the guard family, which holds the locks.
+//! * The guard's group is not in memory as a whole.
+//! * The column's own group is in memory.
+//! * A one-step commit of the row is pending, for which a reader at `s` must wait.
 //!
 //! A glance follows the order of every read: in-memory cells first, then the snapshot, then
 //! the floor.

@@ -5,15 +5,16 @@
 //! than 64,000,000 bytes. It deletes a journal when the runs hold all of its content. It does
 //! both on its own thread, without a notice. So the committer looks after each batch that may
 //! be in a new journal, before it acknowledges the batch. The look is one system call. It
-//! happens only while a buffer waits to be written out and the current journal is long enough
-//! to be followed by another.
+//! happens only while the store is not calm (`commit/calm.rs`) and the current journal is long
+//! enough to be followed by another. A store that syncs every batch is never calm.
 //!
 //! Invariants:
 //! * A batch is acknowledged after its journal is in the inventory and has its second name. If
 //!   that fails, the batch is acknowledged nevertheless, and the store takes no further batch
 //!   before it has opened the engine anew (`commit/write.rs`).
-//! * A second name is removed after the inventory no longer lists the journal. It is removed
-//!   only if the engine removed the first name while the store was open.
+//! * A second name is removed after the inventory no longer lists the journal. Before that, the
+//!   first name was removed while the store was open. The engine removed it, or a closing that
+//!   left an empty journal.
 //! * The store is marked (`opening/unsynced.rs`) before its first batch without a sync.
 
 use std::fs::File;

@@ -15,7 +15,7 @@
 //!        |
 //!   layout.rs          families and columns of the API as families and columns of the engine
 //!        |
-//!   bigtable-fjall     rows, latches, durability
+//!   bigtable-fjall     rows, atomic changes of one row, durability
 //! ```
 //!
 //! Invariants: a failed change of a row has changed nothing, unless its status is UNKNOWN. An

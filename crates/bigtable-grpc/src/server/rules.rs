@@ -10,8 +10,10 @@
 //!
 //! A rule without a kind removes nothing, nor does a union or an intersection without rules.
 //!
-//! Percolator's tables have no rules, because its transactions need old versions. Their times
-//! are logical timestamps, which look like January 1970: one rule by age would empty the table.
+//! The server refuses to set a rule in a table of Percolator, because transactions need old
+//! versions. Their times are logical timestamps, which look like January 1970: one rule by age
+//! would empty the table. A table may have got a rule before it became a table of Percolator.
+//! `collect.rs` does not apply such a rule.
 
 use bigtable::Timestamp;
 use prost::Message;

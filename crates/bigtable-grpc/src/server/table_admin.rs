@@ -1,8 +1,8 @@
 //! Implements the service google.bigtable.admin.v2.BigtableTableAdmin: tables and families.
 //!
-//! This service checks and keeps garbage collection rules, and `collect.rs` applies them.
-//! Percolator's tables may not have any. The parts that the service lacks answer UNIMPLEMENTED:
-//! backups, snapshots, authorized views, and access policies.
+//! This service checks and keeps garbage collection rules, and `collect.rs` applies them. The
+//! service refuses to set a rule in a table of Percolator. The parts that the service lacks answer
+//! UNIMPLEMENTED: backups, snapshots, authorized views, and access policies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

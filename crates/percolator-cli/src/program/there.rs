@@ -1,5 +1,7 @@
-//! Runs each command in the process that has its directory open. If that is another process, this
-//! module sends the command to it. It also runs commands that other processes send here.
+//! Runs a command here, or sends it to another process that has its directory open. Refuses a
+//! command that cannot run there. A command that only reads is started again, up to five times in
+//! all, if that process ends before the command prints. This module also runs commands that other
+//! processes send here.
 
 use std::io::IsTerminal;
 

@@ -1,8 +1,9 @@
 //! Defines the routes and their answers: JSON under `/api/v1`, health and metrics.
 //!
-//! No GET takes a timestamp: reads go through [`snapshot`](percolator::Client::snapshot). No GET
-//! changes anything, with one exception. A GET that shows rows or searches reads rows, and so
-//! resolves the locks of dead owners, as any reader does.
+//! No GET requests a new timestamp from the oracle: reads go through
+//! [`snapshot`](percolator::Client::snapshot). No GET changes anything, with one exception. A GET
+//! that shows rows or searches reads rows, and so resolves the locks of dead owners, as any reader
+//! does.
 
 mod actions;
 mod answer;

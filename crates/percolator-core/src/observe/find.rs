@@ -1,10 +1,16 @@
 //! Finds dirty cells by scanning (paper section 2.4).
 //!
 //! A pass begins at a random tablet and visits the tablets of a table in a circle, at most 64
-//! of them. In each tablet it begins at a random row: it scans from there to the tablet's end,
-//! then from the tablet's beginning to that row. A scanner that finds another worker at a row
-//! jumps to a new random place. So scanners do not clump behind a slow one (H61). A pass skips
-//! cells for which a hint waits: the worker that takes the hint visits them.
+//! of them. In each tablet it draws a place at random. It scans from there to the tablet's end,
+//! then from the tablet's beginning to that place. It draws among these places:
+//!
+//! * the tablet's beginning,
+//! * the rows of the tablet at which the scanner's earlier pages ended,
+//! * a random shard, if notifications are in a table of their own.
+//!
+//! A scanner that finds another worker at a row jumps to a new random place. So scanners do not
+//! clump behind a slow one (H61). A pass skips cells for which a hint waits: the worker that takes
+//! the hint visits them.
 //!
 //! While hints wait, a pass reads a few pages only. The pages that it has not read stay in a
 //! list that all workers share, and the next pass, by any worker, continues there. No page may

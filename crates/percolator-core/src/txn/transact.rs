@@ -1,5 +1,12 @@
-//! Runs a closure in a transaction, and again in a new one after each abort, until one commits
-//! or the attempts are used up. After an unknown outcome the closure does not run again.
+//! Runs a closure in a transaction, and again in a new one after each error that may pass. The runs
+//! end with a commit, with the last attempt, or with any other error. Errors that may pass are:
+//!
+//! * an abort by another transaction or client,
+//! * a lock that stayed too long,
+//! * a snapshot below the safe point,
+//! * a failure of the store that is only temporary.
+//!
+//! After a failure of the oracle or an unknown outcome the closure does not run again.
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,5 @@
-//! Opens the stores in this process, each with its set of optimisations.
+//! Opens the stores in this process, with switches for their optimisations, and the bare engine.
+//! `bed.rs` creates these stores, in directories of these names:
 //!
 //! ```text
 //!   paper_faithful     the paper's form: all versions of a column together, nothing cached

@@ -1,5 +1,6 @@
-//! Lists the mutants that a wrapper around a client's store or oracle makes. Each has a name and
-//! the hazards that it lets through.
+//! Lists the simulator's own mutants. Each has a name and the hazards that it lets through. A
+//! wrapper around a client's store or oracle makes all but `NO_SILENCE`, which the simulated store
+//! server makes.
 
 bigtable::mutants! {
     NO_TOMB_ON_ROLLBACK "no-tomb-on-rollback" "H01",

@@ -1,5 +1,6 @@
 //! Takes away defences by wrapping a client's store or oracle, so that the protocol's own
-//! files need no switch for them.
+//! files need no switch for them. One defence is taken from the simulated store server instead: its
+//! silence after a power cut.
 //!
 //! ```text
 //!   percolator-core, with this defence as with every other

@@ -6,10 +6,11 @@
 //!          -o2->                  writes nothing
 //!          -o8-> f:i              registered while writers run
 //!     f:e  -o4-> f:e              counts down to zero on its own column
-//!     f:g  -o5-> f:h              fails as long as the world is broken
+//!     f:g  -o5-> f:h              fails in three of four runs while the world is broken
 //! t8  f:a  -o6-> f:b              weak
 //!     f:c  -o7-> f:e              weak, in batches: counts its runs in f:e; also writes f:d, which
-//!                                 clients that notify write too, so that the two conflict
+//!                                 clients that notify write too, so that the two conflict; fails
+//!                                 in one of four runs while the world is broken
 //! ```
 //!
 //! The arrow `-oN->` stands for observer N: it leads from the column that the observer observes

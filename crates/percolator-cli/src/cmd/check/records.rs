@@ -1,6 +1,9 @@
 //! Reads the records of oracles in a store that no process serves, and raises the timestamps in
-//! them. An oracle's record bounds the timestamps that the oracle has issued. An embedded database
-//! has one record; each database among a table server's tables has its own.
+//! them. Both take over from the oracles and so change their records. So the store must be a
+//! stand-in or a new one.
+//!
+//! An oracle's record bounds the timestamps that the oracle has issued. An embedded database has
+//! one record; each database among a table server's tables has its own.
 
 use anyhow::Context as _;
 use bigtable::{Store, Timestamp};
