@@ -1,14 +1,15 @@
 //! Finds masters and region servers, and calls them.
 //!
-//! The client repeats these requests until the deadline, but never after a refusal:
+//! The client repeats these requests until the deadline. A refusal by a region's server or by the
+//! active master ends them. A refusal by an address that the user gives does not:
 //!
 //! * A request to a row's region is repeated while nothing was applied. A read is repeated after
 //!   a lost answer, too.
 //! * A call of the master is repeated after any other failure. Then its first copy may have been
 //!   applied.
 //!
-//! The client sends all other calls once: the next page of a scanner, a flush, a compaction, and a
-//! list of a table's regions.
+//! The client sends all other calls once: the next page of a scanner, a flush, a compaction, the
+//! state of a region, and a list of a table's regions.
 //!
 //! The client asks the addresses that the user gives for the active master and for the server
 //! of `hbase:meta`. It uses `ClientMetaService` (HBase 2.5 and later), not ZooKeeper.

@@ -1,5 +1,6 @@
-//! Records what the simulated store applied, row mutation by row mutation. The journal has every
-//! write record that ever existed. It has every tomb but those that late resolvers leave where
+//! Derives write records, tombs, notifications and broken rules from each conditional mutation
+//! that the simulated store applied. The journal keeps no mutation itself. It has every write
+//! record that ever existed. It has every tomb but those that late resolvers leave where
 //! collection has dropped the cell's record. It also counts events of the protocol, such as
 //! roll-forwards, which it recognises by their mutations.
 //!

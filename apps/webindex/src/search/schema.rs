@@ -2,14 +2,15 @@
 //! format.
 //!
 //! Our own file `FORMAT` names the format. It is written before tantivy's files. So a
-//! directory that has tantivy's files without ours belongs to another program. A directory
+//! directory that has other files but not ours belongs to another program. A directory
 //! with only our file is an index whose creation was interrupted. The file `STORE` names the store
 //! whose pages the index shows. The file `MAKING` is the lock for creating an index.
 //!
-//! An index of an earlier format is deleted and created again. The same happens to an index that
-//! does not name the store for which it is opened. Observers export a page only when it changes. So
-//! a new index lacks the pages that were exported before, to an earlier index. The file `REBUILD`
-//! marks every new index until the export of all pages is certain.
+//! A writer deletes and recreates an index of an earlier format, unless another process writes to
+//! it. A reader refuses such an index. The same happens to an index that does not name the store
+//! for which it is opened. Observers export a page only when it changes. So a new index lacks the
+//! pages that were exported before, to an earlier index. The file `REBUILD` marks every new index
+//! until the export of all pages is certain.
 //!
 //! The index holds each word as it stands and as its English stem, and the text of every page.
 //! So the exact form ranks first, other forms are found, and a snippet needs no read of the

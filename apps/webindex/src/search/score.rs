@@ -14,7 +14,8 @@
 //!
 //! * A word in exactly the requested form scores twice, once as that form and once as its
 //!   stem. So pages with the exact form come first.
-//! * Words that are neighbours in the query score again where they are neighbours in a page.
+//! * Words that are neighbours in the query score again where at most three other words stand
+//!   between them in a page.
 //! * The page's rank then multiplies the sum, gently.
 //! * A page with little text for each of its links scores less. For example, a table of
 //!   contents repeats the titles of many pages, and answers nothing itself.

@@ -15,8 +15,9 @@
 //! `search.rs` refuses every batch with a number up to the floor. The caller must make such a batch
 //! again from the present state.
 //!
-//! Segments of more than 20,000 pages are merged only when most of their pages are deleted. A merge
-//! maps all that it reads, so memory, and the bytes written for a page, would grow with the site.
+//! A segment of more than 20,000 live pages is never merged with others. It is rewritten alone when
+//! more of its pages are deleted than remain. A merge maps all that it reads. Without the bound,
+//! memory and the bytes written for a page would grow with the site.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

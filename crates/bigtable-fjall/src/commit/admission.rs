@@ -1,7 +1,8 @@
 //! Admits or refuses requests and upkeep. The thread that holds the commit lock checks whether the
 //! disk has room, and whether the engine takes writes. For a request, it looks at the disk only if
-//! the last look is old or the known room is used up. Upkeep is admitted even while growth is
-//! refused. `room.rs` computes how much space must stay free.
+//! the last look is old or the known room is used up. Upkeep includes small requests that delete.
+//! It needs less free space than growth, so it is admitted longer, but not always. `room.rs`
+//! computes how much space must stay free.
 
 use bigtable::{Error, Mutation, Result};
 use fjall::Keyspace;

@@ -17,6 +17,7 @@
 //! * No keyspace has so many runs that writes wait for merges.
 //! * The newest journal has its second name (`upkeep/journals.rs`).
 //! * An unsynced batch was written before. So a store that syncs every batch is never calm.
+//! * The engine has not failed.
 //!
 //! Stage 2 takes most of the time, and batches are short in it. In stage 3 the store counts as
 //! calm, although a batch then waits for the sync of the list. Nothing announces stage 3: each

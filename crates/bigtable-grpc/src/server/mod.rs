@@ -18,9 +18,10 @@
 //!   bigtable-fjall     rows, atomic changes of one row, durability
 //! ```
 //!
-//! Invariants: a failed change of a row has changed nothing, unless its status is UNKNOWN. An
-//! acknowledged change is durable to the store's level. The server checks a limit before it
-//! allocates memory for a request. Parts of the API that it lacks answer UNIMPLEMENTED.
+//! Invariants: a failed change of a row has changed nothing, unless its status is UNKNOWN, or
+//! CANCELLED because the client's time was over. An acknowledged change is durable to the store's
+//! level. The server checks a limit before it allocates memory for a request. Parts of the API
+//! that it lacks answer UNIMPLEMENTED.
 //!
 //! The server lacks:
 //!

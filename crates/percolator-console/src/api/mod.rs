@@ -1,9 +1,9 @@
-//! Defines the routes and their answers: JSON under `/api/v1`, health and metrics.
+//! Defines the routes and their answers: JSON under `/api/v1`, the search page, health and metrics.
 //!
 //! No GET requests a new timestamp from the oracle: reads go through
 //! [`snapshot`](percolator::Client::snapshot). No GET changes anything, with one exception. A GET
-//! that shows rows or searches reads rows, and so resolves the locks of dead owners, as any reader
-//! does.
+//! that shows rows, searches, or shows pages and counts of the application reads rows. So it
+//! resolves the locks of dead owners, as any reader does.
 
 mod actions;
 mod answer;

@@ -13,8 +13,9 @@
 //! the hint visits them.
 //!
 //! While hints wait, a pass reads a few pages only. The pages that it has not read stay in a
-//! list that all workers share, and the next pass, by any worker, continues there. No page may
-//! be lost from that list: a cell without a hint is found by scanning only.
+//! list that all workers share, and the next pass, by any worker, continues there. While hints
+//! wait, no page may be lost from that list: a cell without a hint is found by scanning only. A
+//! pass without waiting hints drops the list and scans the table anew.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
