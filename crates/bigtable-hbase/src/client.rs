@@ -9,7 +9,7 @@
 //!   applied.
 //!
 //! The client sends all other calls once: the next page of a scanner, a flush, a compaction, the
-//! state of a region, and a list of a table's regions.
+//! state of a region. It also lists a table's regions once.
 //!
 //! The client asks the addresses that the user gives for the active master and for the server
 //! of `hbase:meta`. It uses `ClientMetaService` (HBase 2.5 and later), not ZooKeeper.

@@ -1,9 +1,13 @@
 //! Packs rows for a stream: it cuts cells into chunks, and packs chunks into messages.
 //!
 //! A message ends between two rows if possible, otherwise between two cells. Each message begins
-//! with the row's key, with two exceptions: it continues a cell larger than a message, or it begins
-//! with such a cell and the cell is not the row's first. Such a cell begins a message if the open
-//! message has no room for its first piece. The API does not demand
+//! with the row's key, with two exceptions:
+//!
+//! * The message continues a cell that is larger than a message.
+//! * The message begins with such a cell, and the cell is not the row's first. It does so if the
+//!   open message has no room for the cell's first piece.
+//!
+//! The API does not demand
 //! the key, but Google's data client for Python does. Once it has seen a row, it takes a message
 //! without a key for a part of another row. So that client cannot read a cell larger than a
 //! message if another row comes first.
