@@ -8,7 +8,8 @@
 # `webindex verify` must find no difference. Over all rounds the kills must have caused at least one
 # roll-forward, one roll-back, one observer that ran again and one export that was delivered again; a run in
 # which they did not has shown nothing, and fails. Rounds commit in two phases and in one step, in turns: a
-# commit in one step leaves nothing to roll forward or back.
+# commit in one step leaves nothing to roll forward or back. Rounds in two phases sync each commit. So
+# transactions hold their locks for most of their time, and a kill strikes between the phases.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -92,8 +93,8 @@ while [ "$round" -lt "$rounds" ] || { [ "$round" -lt $((rounds * 5)) ] \
     && [ $((forward && back && again && redelivered)) -eq 0 ]; }; do
     round=$((round + 1))
     data=$work/data-$round
-    if [ $((round % 2)) -eq 1 ]; then commit=two-phases; else commit=one-step; fi
-    store=(--data "$data" --commit "$commit")
+    if [ $((round % 2)) -eq 1 ]; then commit=two-phases level=sync; else commit=one-step level=buffered; fi
+    store=(--data "$data" --commit "$commit" --durability "$level")
     load=(webindex load "$work/site" --base https://example.org/ "${store[@]}")
     kill_in random "$work/e1" "${load[@]}"
     kill_in exported "$work/e2" "${load[@]}"
