@@ -206,7 +206,7 @@ fn goals(text: &mut String, found: &Found, checked: &[Checked]) {
         if heading == "Lost" && found.benchmarks.iter().any(|benchmark| benchmark.name == "profile")
         {
             let what =
-                "What an operation takes, and how much of that is the engine's, stands under";
+                "The instructions of an operation, and the engine's share of them, stand under";
             line(text, &format!("{what} [profile](#profile)."));
         }
         for checked in rows {
@@ -276,7 +276,7 @@ fn paper(text: &mut String, found: &Found, checked: &[Checked]) {
     line(text, "## Beside the paper\n");
     line(
         text,
-        "What the paper has as well, on its machines of 2010: ratios of things on the same machine, and a few \
+        "The paper's own figures, from its machines of 2010: ratios of things on the same machine, and a few \
          figures that are none.\n",
     );
     table(text, &["benchmark", "figure", "here", "paper", ""], rows.into_iter());

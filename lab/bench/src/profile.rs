@@ -40,7 +40,7 @@ const CALLGRIND: [&str; 6] = [
     "--collect-jumps=no",
 ];
 
-const NOTE: &str = "What one operation of the arms of `fig8` takes, and one document of `fig7`, of a tenth as many in a \
+const NOTE: &str = "The cost of one operation of the arms of `fig8`, and of one document of `fig7`, of a tenth as many in a \
      repository that began with as many; writing out and merging is not in it. The instructions are \
      parted by whose function they are in: this project's, the engine's, the allocator's, or that of \
      the libraries and the benchmark, which draws a cell and a value. File calls are system calls that \

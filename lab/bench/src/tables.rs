@@ -84,7 +84,7 @@ const TABLES: [Rows; 9] = [
         ],
     },
     Rows {
-        about: "What a write of one cell asks of the store:",
+        about: "Requests to the store for a write of one cell:",
         at: "/ladder",
         columns: &[
             ("arm", "/arm"),
@@ -147,7 +147,7 @@ const TABLES: [Rows; 9] = [
         ],
     },
     Rows {
-        about: "What one operation takes:",
+        about: "The cost of one operation:",
         at: "/profile",
         columns: &[
             ("arm", "/arm"),

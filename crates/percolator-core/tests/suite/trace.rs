@@ -240,15 +240,20 @@ fn what_is_not_in_the_trace_is_not_recorded_and_below_the_safe_point_nothing_is_
     });
 }
 
+/// Two clients, or one client twice, that keep one cascade of four.
+pub(crate) async fn clients(world: &World, apart: bool) -> (Client, Client) {
+    let one_of_4: Sampling = "1/4".parse().unwrap();
+    let loader = world.client_with(traced(one_of_4)).await;
+    let runner = if apart { world.client_with(traced(one_of_4)).await } else { loader.clone() };
+    (loader, runner)
+}
+
 /// Of four cascades, one is kept as a whole, whichever client runs the observers.
 #[test]
 fn sampling_keeps_cascades_whole_in_one_client_and_in_several() {
     for apart in [false, true] {
         run(async |world| {
-            let one_of_4: Sampling = "1/4".parse().unwrap();
-            let loader = world.client_with(traced(one_of_4)).await;
-            let runner =
-                if apart { world.client_with(traced(one_of_4)).await } else { loader.clone() };
+            let (loader, runner) = clients(&world, apart).await;
             let workers = runner.observe(cascade(), one_thread()).await.unwrap();
             let table = loader.table("t").await.unwrap();
             for n in 0..80 {

@@ -7,7 +7,7 @@ use percolator_core::{Batch, Client, Registration, Sampling, Side, Table, Timest
 
 use crate::faults::{Fault, Op};
 use crate::notifications::one_thread;
-use crate::trace::{CHANGED, QUEUE, TABLE, Takes, names, step, traced};
+use crate::trace::{CHANGED, QUEUE, TABLE, Takes, clients, names, step, traced};
 use crate::world::{A, B, BAL, World, run, set};
 
 /// Writes a cell and notifies a column of its row.
@@ -23,10 +23,7 @@ async fn notify(client: &Client, table: &Table, row: &str, value: &str) -> Times
 fn a_run_is_kept_if_any_change_that_it_handles_is_kept() {
     for apart in [false, true] {
         run(async |world| {
-            let one_of_4: Sampling = "1/4".parse().unwrap();
-            let loader = world.client_with(traced(one_of_4)).await;
-            let runner =
-                if apart { world.client_with(traced(one_of_4)).await } else { loader.clone() };
+            let (loader, runner) = clients(&world, apart).await;
             let second = || vec![Registration::weak("second", "t", &CHANGED, step(B, None))];
             loader.observe(second(), one_thread()).await.unwrap().stop().await;
             let table = loader.table("t").await.unwrap();
