@@ -89,7 +89,7 @@ counters! {
     watcher_failures,
     /// Transactions that the [trace](crate::Options::trace) lacks: they did not fit into its queue,
     /// could not be written, or still waited when the client was closed. With
-    /// [`Sampling::OneOf`](crate::Sampling::OneOf), those count whose cascade could not be found
-    /// in the table, too.
+    /// [`Sampling::OneOf`](crate::Sampling::OneOf), those count, too, whose causes could not be
+    /// looked up, because the table could not be read.
     trace_dropped,
 }

@@ -25,7 +25,8 @@
 //! meantime, and it does not pass over the deletions of earlier sweeps.
 //!
 //! A run may handle an old change. The entry of that change then has an old key, before the
-//! row at which the last sweep ended. So once an hour a sweep passes over all rows.
+//! row at which the last sweep ended. So once an hour a sweep passes over all rows. Until such
+//! an entry expires, it may also end each sweep in between.
 //!
 //! Each client counts the transactions of all clients after every 16,384 of its own. So the
 //! table may exceed its bound by that many for each client. If no client traces a store any

@@ -192,6 +192,8 @@ impl Trace {
             let open = of.iter().filter(|cause| !inner.decisions.contains_key(cause));
             causes.extend(open.map(|cause| (*cause, *commit_ts)));
         }
+        // Each commit takes the lock.
+        drop(inner);
         causes.sort_unstable();
         causes
     }
@@ -297,19 +299,27 @@ impl Inner {
     fn settle(&mut self, traced: &BTreeSet<Timestamp>, is_read: bool, now: Duration) -> u64 {
         let mut unknown = 0;
         for held in std::mem::take(&mut self.held) {
-            // Meanwhile this client may have decided on a cause that it had held back, too.
-            let kept = traced.contains(&held.commit_ts)
-                || held.causes.iter().any(|cause| self.decisions.get(cause) == Some(&true));
-            if !kept && now < held.until {
-                self.held.push_back(held);
-                continue;
-            }
+            let decision = if traced.contains(&held.commit_ts) {
+                Decision::Known(true)
+            } else {
+                // Meanwhile this client may have decided on a cause that it had held back, too.
+                self.inherited(held.causes.iter().copied())
+            };
+            let kept = match decision {
+                Decision::Known(kept) => kept,
+                Decision::Open(_) if now < held.until => {
+                    self.held.push_back(held);
+                    continue;
+                }
+                Decision::Open(_) => {
+                    unknown += u64::from(!is_read);
+                    false
+                }
+            };
             self.release(&held, kept);
             if kept {
                 self.ready_size = self.ready_size.plus(Size::of(&held.entries));
                 self.ready.extend(held.entries);
-            } else {
-                unknown += u64::from(!is_read);
             }
         }
         unknown
@@ -409,5 +419,14 @@ mod tests {
         assert_eq!(inner.settle(&found, false, Duration::ZERO), 0);
         assert_eq!(inner.settle(&found, false, HELD_FOR), 2);
         assert_eq!((inner.ready_size.entries, inner.held_size), (2, Size::default()));
+    }
+
+    #[test]
+    fn a_transaction_whose_causes_are_not_kept_is_not_held_back_and_not_counted() {
+        let mut inner = holding(1);
+        inner.decided(ts(0), false);
+        assert_eq!(inner.settle(&BTreeSet::new(), false, Duration::ZERO), 0);
+        assert_eq!((inner.ready.len(), inner.held.len()), (0, 0));
+        assert_eq!(inner.decisions.get(&ts(1)), Some(&false));
     }
 }

@@ -9,8 +9,9 @@ use bigtable::Timestamp;
 /// Selects the transactions that a client traces: none, those of one cascade in N, or all.
 ///
 /// A cascade consists of a transaction that no observer began, and of all transactions that
-/// its changes set off. It is kept as a whole or not at all. The text forms are `off`, `1/16`
-/// and `all`.
+/// its changes set off. It is kept as a whole or not at all, with few exceptions. For example, a
+/// process that meets too many open runs gives up the oldest. The text forms are `off`, `1/16` and
+/// `all`.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
