@@ -2,7 +2,8 @@
 //! loses power.
 //!
 //! Google's API has no such mark. Other servers ignore the header and sync the change, which is
-//! correct but slower. The client sends the header only for [`Syncing::MayBeLost`].
+//! correct but slower. The client sends the header only for [`Syncing::MayBeLost`], and only with
+//! a change of one row: changes that travel together are synced like their store.
 
 use bigtable::Syncing;
 use tonic::Request;

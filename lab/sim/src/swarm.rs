@@ -255,7 +255,7 @@ fn options(rng: &mut Rng) -> Options {
         }),
         read_ahead: rng.below(2) == 0,
         short_value_bytes_max: {
-            // One draw has no use, and keeps the rest of each seed's world as it is.
+            // This draw has no use: it keeps the later draws of each seed in their places.
             rng.below(2);
             *rng.pick(&[0, 12, 255]).unwrap_or(&255)
         },

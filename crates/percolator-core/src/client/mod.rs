@@ -11,7 +11,7 @@ use bigtable::Timestamp;
 
 use crate::gc::unfenced::{check_life, keep_held, publish_life};
 use crate::records::format;
-use crate::records::layout::{SYSTEM_TABLE, system_schema};
+use crate::records::layout::{SYSTEM_TABLE, open_system};
 use crate::records::placement::Placement;
 use crate::records::schema::Schema;
 use crate::runtime::fresh_incarnation;
@@ -76,7 +76,7 @@ impl Client {
         let incarnation = fresh_incarnation(&*services.runtime);
         let life = services.store.request_life_max();
         check_life(life)?;
-        let system = services.store.open_table(SYSTEM_TABLE, &system_schema()).await?;
+        let system = open_system(&*services.store, SYSTEM_TABLE).await?;
         let placement = format::check(&*system, Placement::of(&*services.store)).await?;
         let schema = Schema::read(&*system).await?;
         // Register last: if something failed after this, nobody would give the token up.

@@ -35,7 +35,7 @@ use futures::lock::Mutex;
 use crate::mutants::{self, off};
 use crate::oracle::record::{Lead, Record, read, replace};
 use crate::oracle::{Oracle, Stamp, StampRange};
-use crate::records::layout::{SYSTEM_TABLE, system_schema};
+use crate::records::layout::{SYSTEM_TABLE, open_system};
 use crate::records::lock::Incarnation;
 use crate::{Error, InvalidKind, Result, Runtime};
 
@@ -468,7 +468,7 @@ impl Oracle for WindowOracle {
 
 /// Opens Percolator's own table.
 pub(super) async fn open_table(store: &dyn bigtable::Store) -> Result<Arc<dyn Table>> {
-    Ok(store.open_table(SYSTEM_TABLE, &system_schema()).await?)
+    Ok(open_system(store, SYSTEM_TABLE).await?)
 }
 
 fn superseded() -> Error {

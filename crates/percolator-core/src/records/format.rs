@@ -63,13 +63,13 @@ pub(crate) async fn check(system: &dyn Table, fresh: Placement) -> Result<Placem
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bigtable::{MemoryStore, RowMutation, Store};
+    use crate::records::layout::open_system;
+    use bigtable::{MemoryStore, RowMutation};
     use futures::executor::block_on;
     use std::sync::Arc;
 
     async fn system() -> Arc<dyn Table> {
-        let schema = crate::records::layout::system_schema();
-        MemoryStore::new().open_table(SYSTEM_TABLE, &schema).await.unwrap()
+        open_system(&MemoryStore::new(), SYSTEM_TABLE).await.unwrap()
     }
 
     #[test]

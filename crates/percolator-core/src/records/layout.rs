@@ -100,7 +100,7 @@ pub fn table_schema() -> TableSchema {
 }
 
 /// The store's schema of the table that Percolator keeps for itself.
-pub(crate) fn system_schema() -> TableSchema {
+fn system_schema() -> TableSchema {
     TableSchema { groups: vec![LocalityGroup::on_disk("system", Layout::Versions)] }
 }
 

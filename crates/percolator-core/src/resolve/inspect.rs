@@ -176,15 +176,14 @@ pub(crate) async fn held_locks(shared: &Shared, limit: usize) -> Result<Vec<Lock
             shared.take_turn(page.rows.len()).await;
             for row in &page.rows {
                 for cell in &row.cells {
-                    let full = oldest.len() >= limit;
-                    let is_old =
-                        |((newest, _), _): (&(Timestamp, u64), _)| cell.timestamp < *newest;
-                    if full && !oldest.last_key_value().is_some_and(is_old) {
+                    let key = (cell.timestamp, found);
+                    let newest = oldest.last_key_value().map(|(newest, _)| *newest);
+                    if oldest.len() >= limit && newest.is_none_or(|newest| key >= newest) {
                         continue;
                     }
-                    oldest.insert((cell.timestamp, found), view(&table, &row.key, cell)?);
                     found += 1;
-                    if full {
+                    oldest.insert(key, view(&table, &row.key, cell)?);
+                    if oldest.len() > limit {
                         oldest.pop_last();
                     }
                 }

@@ -204,7 +204,7 @@ pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers 
         failure_delay_max: Duration::from_millis(500),
         failures_max: world.between(2, 6) as u32,
     };
-    // One draw has no use, and keeps the rest of each seed's run as it is.
+    // This draw has no use: it keeps the later draws of each seed in their places.
     world.between(0, 3);
     loop {
         match session.client.observe(registrations(world, observers), options.clone()).await {
