@@ -196,12 +196,19 @@ impl Shared {
                 format!("table name {name:?}: names that begin with `percolator.` are reserved"),
             ));
         }
+        let notify = match self.placement {
+            Placement::InRow => None,
+            Placement::Apart => Some(notify_table_name(name)),
+        };
+        // Both names are checked before either table is created.
+        for name in [Some(name), notify.as_deref()].into_iter().flatten() {
+            bigtable::check_table_name(name).map_err(malformed)?;
+        }
         let store = self.services().store.open_table(name, &table_schema()).await;
         let store = store.map_err(malformed)?;
-        let apart = match self.placement {
-            Placement::InRow => None,
-            Placement::Apart => {
-                let name = notify_table_name(name);
+        let apart = match notify {
+            None => None,
+            Some(name) => {
                 let opened = self.services().store.open_table(&name, &notify_schema()).await;
                 Some(opened.map_err(malformed)?)
             }

@@ -240,3 +240,15 @@ fn a_client_that_opens_a_database_later_notifies_where_its_notifications_lie() {
         workers.stop().await;
     });
 }
+
+/// The table of notifications has a longer name than the table of data.
+#[test]
+fn a_table_whose_notifications_would_have_too_long_a_name_leaves_nothing() {
+    run_apart(async |world| {
+        let client = world.client().await;
+        let name = "t".repeat(bigtable::TABLE_NAME_BYTES_MAX);
+        let refused = client.table(&name).await.map(drop);
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+        assert_eq!(client.table_names().await.unwrap(), Vec::<String>::new());
+    });
+}
