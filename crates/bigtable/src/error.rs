@@ -94,8 +94,8 @@ pub enum Error {
     Replaced,
     /// Another process, or this one, already has the store's directory open.
     #[error(
-        "{}: another process has this directory open\n  help: stop that process, let it listen \
-         (`percolator_cli::owner::listen`), or choose another directory",
+        "{}: another process has this directory open\n  help: stop that process, or choose \
+         another directory",
         dir.display()
     )]
     InUse {

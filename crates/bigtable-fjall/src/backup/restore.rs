@@ -67,7 +67,7 @@ impl Restoring {
     /// above, or if the directory that contains `to` cannot be written. [`Error::InUse`] while
     /// another restore to `to` runs, or while a backup is written to `from`.
     pub fn begin(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restoring> {
-        // Without a slash at the end, which would lead through a symbolic link.
+        // A slash at the end would lead through a symbolic link, so it is removed.
         let (from, to) = (from.as_ref(), to.as_ref().components().as_path());
         let _lock = directory::lock_shared(from)?;
         let list = List::read(from)?.ok_or_else(|| no_backup(from))?;
@@ -160,7 +160,8 @@ fn check_place(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file system begins at this directory.
+/// Whether a file system begins at this directory. A directory of the same file system that is
+/// mounted here is not recognized: for it, the move at the end fails.
 #[cfg(unix)]
 fn is_root(dir: &Path, about: &Metadata) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;

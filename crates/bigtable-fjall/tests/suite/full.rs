@@ -20,18 +20,19 @@ const MIB: u64 = 1 << 20;
 const VALUE: u64 = 16 << 10;
 
 /// A small file system, mounted until this is dropped.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts the file system. Prints a note and returns `None` if this user may not mount.
-    fn new(dir: &Path, mib: u64) -> Option<Self> {
+    /// Mounts the file system. Prints that `what` is skipped, and returns `None`, if this user may
+    /// not mount.
+    pub(crate) fn new(dir: &Path, mib: u64, what: &str) -> Option<Self> {
         let options = format!("size={mib}m");
         let mut mount = Command::new("mount");
         match mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(dir).output() {
             Ok(done) if done.status.success() => Some(SmallDisk(dir.to_owned())),
             _ => {
                 let why = "this user may not mount a tmpfs";
-                let _ = writeln!(std::io::stderr(), "SKIPPED: a full disk, because {why}");
+                let _ = writeln!(std::io::stderr(), "SKIPPED: {what}, because {why}");
                 None
             }
         }
@@ -79,7 +80,7 @@ fn fill(table: &dyn Table, from: u64) -> (u64, Error) {
 fn a_full_disk_refuses_writes_and_nothing_else() {
     for durability in [Durability::Sync, Durability::Buffered] {
         let dir = tempfile::tempdir().unwrap();
-        let Some(disk) = SmallDisk::new(dir.path(), 48) else { return };
+        let Some(disk) = SmallDisk::new(dir.path(), 48, "a full disk") else { return };
         let ballast = disk.0.join("ballast");
         std::fs::write(&ballast, vec![1; 12 << 20]).unwrap();
         let store = FjallStore::open(disk.0.join("s"), small(durability)).unwrap();

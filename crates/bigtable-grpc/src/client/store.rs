@@ -181,14 +181,19 @@ impl GrpcStore {
         format!("{}/tables/{id}", self.instance)
     }
 
-    async fn look(&self, name: &str, routing: &MetadataValue<Ascii>) -> Result<Option<Table>> {
+    /// The families of the table, if it exists.
+    async fn look(
+        &self,
+        name: &str,
+        routing: &MetadataValue<Ascii>,
+    ) -> Result<Option<BTreeMap<String, ColumnFamily>>> {
         let answer = repeat(self.channels.deadline(), || async {
             let (name, view) = (name.to_owned(), View::SchemaView as i32);
             let request = self.channels.request(routing, GetTableRequest { name, view });
             Ok(self.channels.tables().get_table(request).await?.into_inner())
         });
         match answer.await {
-            Ok(table) => Ok(Some(table)),
+            Ok(table) => Ok(Some(sorted(table.column_families))),
             Err(status) if status.code() == Code::NotFound => Ok(None),
             Err(status) => Err(of_read(&status)),
         }
@@ -199,37 +204,34 @@ impl GrpcStore {
     async fn complete(
         &self,
         id: &str,
-        found: Option<&Table>,
+        exists: bool,
         missing: Vec<String>,
         routing: &MetadataValue<Ascii>,
     ) -> Result<()> {
         let (mut admin, deadline) = (self.channels.tables(), self.channels.deadline());
-        let outcome: std::result::Result<(), Status> = match found {
-            None => {
-                let families = missing.into_iter().map(|f| (f, ColumnFamily::default()));
-                let request = CreateTableRequest {
-                    parent: self.instance.clone(),
-                    table_id: id.to_owned(),
-                    table: Some(Table { column_families: entries(families), ..Table::default() }),
-                    initial_splits: Vec::new(),
-                };
-                let request = self.channels.request(routing, request);
-                once(deadline, admin.create_table(request)).await.map(drop)
-            }
-            Some(table) => {
-                let create = |id| Modification {
-                    id,
-                    r#mod: Some(Mod::Create(ColumnFamily::default())),
-                    ..Modification::default()
-                };
-                let request = ModifyColumnFamiliesRequest {
-                    name: table.name.clone(),
-                    modifications: missing.into_iter().map(create).collect(),
-                    ignore_warnings: false,
-                };
-                let request = self.channels.request(routing, request);
-                once(deadline, admin.modify_column_families(request)).await.map(drop)
-            }
+        let outcome: std::result::Result<(), Status> = if !exists {
+            let families = missing.into_iter().map(|f| (f, ColumnFamily::default()));
+            let request = CreateTableRequest {
+                parent: self.instance.clone(),
+                table_id: id.to_owned(),
+                table: Some(Table { column_families: entries(families), ..Table::default() }),
+                initial_splits: Vec::new(),
+            };
+            let request = self.channels.request(routing, request);
+            once(deadline, admin.create_table(request)).await.map(drop)
+        } else {
+            let create = |id| Modification {
+                id,
+                r#mod: Some(Mod::Create(ColumnFamily::default())),
+                ..Modification::default()
+            };
+            let request = ModifyColumnFamiliesRequest {
+                name: self.table_name(id),
+                modifications: missing.into_iter().map(create).collect(),
+                ignore_warnings: false,
+            };
+            let request = self.channels.request(routing, request);
+            once(deadline, admin.modify_column_families(request)).await.map(drop)
         };
         match outcome {
             Err(status) if status.code() == Code::PermissionDenied => Err(Error::invalid(format!(
@@ -251,20 +253,17 @@ impl GrpcStore {
         let families = schema.groups.iter().flat_map(|group| &group.families);
         let families: Vec<_> = families.map(|family| family.family.as_str().to_owned()).collect();
         for _ in 0..LOOKS_MAX {
-            let mut found = self.look(&name, &routing).await?;
-            let there =
-                found.as_mut().map(|table| sorted(std::mem::take(&mut table.column_families)));
-            // Also before the table is changed. A rule that comes later is seen by the last look.
-            if let Some(there) = &there {
-                check_families(id, &families, there)?;
-            }
-            let is_missing =
-                |f: &&String| there.as_ref().is_none_or(|there| !there.contains_key(*f));
-            let missing: Vec<_> = families.iter().filter(is_missing).cloned().collect();
-            if found.is_some() && missing.is_empty() {
+            let there = self.look(&name, &routing).await?;
+            let exists = there.is_some();
+            let there = there.unwrap_or_default();
+            // A rule is refused before the table is changed. The last look sees a later rule.
+            check_families(id, &families, &there)?;
+            let mut missing = families.clone();
+            missing.retain(|family| !there.contains_key(family));
+            if exists && missing.is_empty() {
                 return Ok(());
             }
-            self.complete(id, found.as_ref(), missing, &routing).await?;
+            self.complete(id, exists, missing, &routing).await?;
         }
         let why = format!("other clients keep creating and deleting table {id}");
         Err(Error::Unavailable { why })

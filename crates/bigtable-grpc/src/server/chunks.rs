@@ -7,10 +7,9 @@
 //! * The message begins with such a cell, and the cell is not the row's first. It does so if the
 //!   open message has no room for the cell's first piece.
 //!
-//! The API does not demand
-//! the key, but Google's data client for Python does. Once it has seen a row, it takes a message
-//! without a key for a part of another row. So that client cannot read a cell larger than a
-//! message if another row comes first.
+//! The API does not demand the key, but Google's data client for Python does. Once it has seen a
+//! row, it takes a message without a key for a part of another row. So that client cannot read a
+//! cell larger than a message if another row comes first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -17,13 +17,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{Bytes, Family, Mutation, PageLimit, Result, Row, RowRange, Selection};
+use bigtable::{Bytes, Family, Mutation, Result, Row, RowRange, Selection};
 use bigtable::{Table as _, TimeRange, Timestamp};
 use bigtable_fjall::{FjallTable, RowEdit};
 use tokio::time::Instant;
 
-use super::layout;
+use super::layout::{self, COLUMNS_MAX};
 use super::mutate::now;
+use super::purge::PAGE;
 use super::rules::{Rule, is_percolators};
 use super::schema::Schema;
 use super::tables::{Served, Tables};
@@ -33,10 +34,6 @@ pub(crate) const COLLECT_EVERY: Duration = Duration::from_secs(60);
 /// After a round, the collector rests for so many times as long as the round took. So rounds
 /// need one hundredth of the time at most, however large the tables are.
 const REST_FACTOR: u32 = 100;
-/// Most rows and bytes of one page.
-pub(super) const PAGE: PageLimit = PageLimit { rows_max: 512, bytes_max: 2 << 20 };
-/// Most columns of a row that an edit reads individually. Beyond, it reads whole families.
-const COLUMNS_MAX: usize = 512;
 
 /// Collects until the future is dropped.
 pub(crate) async fn follow(tables: Arc<Tables>) -> Infallible {
@@ -138,7 +135,7 @@ impl Rules {
         let mut engine = BTreeSet::new();
         for family in schema.families().filter(|family| !family.gc_rule.is_empty()) {
             let rule = Rule::decode(&family.gc_rule).map_err(|error| {
-                bigtable::Error::InvalidRequest(format!(
+                bigtable::Error::invalid(format!(
                     "the rule of family {} is damaged: {error}",
                     family.name
                 ))
@@ -149,9 +146,7 @@ impl Rules {
         if rules.is_empty() {
             return Ok(None);
         }
-        let all = |select: Selection, f| select.family(f, TimeRange::ALL, u32::MAX);
-        let select = engine.into_iter().fold(Selection::default(), all);
-        Ok(Some(Rules { rules, select, now }))
+        Ok(Some(Rules { rules, select: layout::whole(engine), now }))
     }
 
     /// The versions of a row that the rules remove.

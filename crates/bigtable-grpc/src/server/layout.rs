@@ -27,7 +27,7 @@ const CELLS_IN_MEMORY_MAX: usize = 1_000_000;
 /// Bytes of a family's number.
 const NUMBER_BYTES: usize = 4;
 /// Most columns that one read names individually. Beyond, it reads whole families.
-const COLUMNS_MAX: usize = 512;
+pub(super) const COLUMNS_MAX: usize = 512;
 
 const PLAIN: Family = Family::from_static("plain");
 const DATA: Family = Family::from_static("data");
@@ -85,8 +85,13 @@ pub(crate) fn split_qualifier(coded: &Bytes) -> Option<(u32, Bytes)> {
 
 /// Selects every cell of a row.
 pub(crate) fn everything() -> Selection {
-    let all = |select: Selection, f: Family| select.family(f, TimeRange::ALL, u32::MAX);
-    FAMILIES.into_iter().fold(Selection::default(), all)
+    whole(FAMILIES)
+}
+
+/// Selects every cell of these families of the engine.
+pub(super) fn whole(families: impl IntoIterator<Item = Family>) -> Selection {
+    let all = |select: Selection, family| select.family(family, TimeRange::ALL, u32::MAX);
+    families.into_iter().fold(Selection::default(), all)
 }
 
 /// Converts a row of the engine to the cells that clients see, without those of dropped

@@ -11,13 +11,12 @@ use super::layout;
 use super::schema::FamilyRecord;
 
 /// Most rows and bytes of one page.
-const PAGE: PageLimit = PageLimit { rows_max: 512, bytes_max: 2 << 20 };
+pub(super) const PAGE: PageLimit = PageLimit { rows_max: 512, bytes_max: 2 << 20 };
 
 /// Removes the cells of dropped families.
 pub(crate) async fn families(table: &FjallTable, dead: &[FamilyRecord]) -> Result<()> {
     let engine: BTreeSet<Family> = dead.iter().map(|f| layout::engine_family(&f.name)).collect();
-    let all = |select: Selection, f| select.family(f, TimeRange::ALL, u32::MAX);
-    let select = engine.into_iter().fold(Selection::default(), all);
+    let select = layout::whole(engine);
     let numbers: BTreeSet<u32> = dead.iter().map(|family| family.number).collect();
     let is_dead = |qualifier: &Bytes| {
         layout::split_qualifier(qualifier).is_some_and(|(number, _)| numbers.contains(&number))

@@ -4,9 +4,9 @@
 //! oldest of them, from some version on:
 //!
 //! * `max_num_versions`: all but the newest N.
-//! * `max_age`: those whose time is more than the age before now.
-//! * `union`: those that any of its rules removes.
-//! * `intersection`: those that all of its rules remove.
+//! * `max_age`: the versions whose time is more than the age before now.
+//! * `union`: the versions that any of its rules removes.
+//! * `intersection`: the versions that all of its rules remove.
 //!
 //! A rule without a kind removes nothing, nor does a union or an intersection without rules.
 //!
@@ -61,8 +61,8 @@ impl Rule {
                 _ => Rule::Nothing,
             },
             Some(Wire::MaxAge(age)) => match nanos(age) {
-                AGE_NANOS_MIN.. => {
-                    Rule::Age(i64::try_from(nanos(age) / NANOS_PER_MICRO).unwrap_or(i64::MAX))
+                nanos @ AGE_NANOS_MIN.. => {
+                    Rule::Age(i64::try_from(nanos / NANOS_PER_MICRO).unwrap_or(i64::MAX))
                 }
                 _ => Rule::Nothing,
             },

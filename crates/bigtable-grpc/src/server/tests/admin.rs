@@ -19,13 +19,21 @@ impl World {
         &mut self,
         modifications: Vec<(&str, Mod)>,
     ) -> Result<Table, Status> {
+        self.modify_table(TABLE, modifications).await
+    }
+
+    pub(super) async fn modify_table(
+        &mut self,
+        name: &str,
+        modifications: Vec<(&str, Mod)>,
+    ) -> Result<Table, Status> {
         let modification = |(id, change): (&str, Mod)| Modification {
             id: id.to_owned(),
             r#mod: Some(change),
             ..Modification::default()
         };
         let request = ModifyColumnFamiliesRequest {
-            name: TABLE.to_owned(),
+            name: name.to_owned(),
             modifications: modifications.into_iter().map(modification).collect(),
             ignore_warnings: false,
         };
@@ -50,7 +58,11 @@ impl World {
     }
 
     pub(super) async fn table(&mut self) -> Result<Table, Status> {
-        let request = GetTableRequest { name: TABLE.to_owned(), view: 0 };
+        self.table_named(TABLE).await
+    }
+
+    pub(super) async fn table_named(&mut self, name: &str) -> Result<Table, Status> {
+        let request = GetTableRequest { name: name.to_owned(), view: 0 };
         self.admin.get_table(request).await.map(tonic::Response::into_inner)
     }
 

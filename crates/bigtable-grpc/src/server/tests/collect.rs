@@ -10,11 +10,11 @@ use percolator::{Column, Percolator};
 use super::admin::{families, settings, versions};
 use super::*;
 use crate::GrpcStore;
+use crate::proto::admin::GcRule;
 use crate::proto::admin::gc_rule::Rule as GcKind;
-use crate::proto::admin::modify_column_families_request::Modification;
 use crate::proto::admin::modify_column_families_request::modification::Mod;
-use crate::proto::admin::{GcRule, GetTableRequest, ModifyColumnFamiliesRequest};
 use crate::server::collect::{self, COLLECT_EVERY};
+use crate::server::purge;
 
 /// Longest time for a round that is due to be over.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,22 +32,12 @@ impl World {
 
     /// Sets a rule of one version for a family of any table.
     async fn set_rule_of(&mut self, table: &str, family: &str) -> Result<(), Status> {
-        let change = Modification {
-            id: family.to_owned(),
-            r#mod: Some(Mod::Update(versions(1))),
-            ..Modification::default()
-        };
-        let request = ModifyColumnFamiliesRequest {
-            name: format!("{INSTANCE}/tables/{table}"),
-            modifications: vec![change],
-            ignore_warnings: false,
-        };
-        self.admin.modify_column_families(request).await.map(|_| ())
+        let name = format!("{INSTANCE}/tables/{table}");
+        self.modify_table(&name, vec![(family, Mod::Update(versions(1)))]).await.map(drop)
     }
 
     async fn families_of(&mut self, table: &str) -> Vec<String> {
-        let request = GetTableRequest { name: format!("{INSTANCE}/tables/{table}"), view: 0 };
-        let table = self.admin.get_table(request).await.unwrap().into_inner();
+        let table = self.table_named(&format!("{INSTANCE}/tables/{table}")).await.unwrap();
         families(&table).into_iter().map(ToOwned::to_owned).collect()
     }
 
@@ -163,7 +153,7 @@ async fn a_row_that_changes_during_a_round_is_judged_anew() {
     let now = Timestamp::new(100).unwrap();
     let schema = served.schema().await;
     let rules = collect::Rules::of(&schema, now).unwrap().unwrap();
-    let page = served.engine.scan(&RowRange::all(), &rules.select, collect::PAGE).await.unwrap();
+    let page = served.engine.scan(&RowRange::all(), &rules.select, purge::PAGE).await.unwrap();
     let (edits, columns): (Vec<RowEdit>, usize) = collect::edits(&page.rows, &Arc::new(rules));
     assert_eq!((edits.len(), columns), (2, 2));
 

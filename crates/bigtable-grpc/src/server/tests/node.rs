@@ -6,7 +6,6 @@
 //! cargo test -p bigtable-grpc node
 //! ```
 
-use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
 use super::*;
@@ -14,14 +13,10 @@ use crate::server::collect;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node");
 
-/// The reason why there is no client.
-fn missing() -> Option<&'static str> {
+fn is_installed() -> bool {
     let node = Command::new("node").arg("--version").stdout(Stdio::null()).status();
-    if !node.is_ok_and(|status| status.success()) {
-        return Some("node is not installed");
-    }
     let client = Path::new(FOLDER).join("node_modules/@google-cloud/bigtable");
-    (!client.is_dir()).then_some("run `npm ci --prefix crates/bigtable-grpc/tests/node` first")
+    client.is_dir() && node.is_ok_and(|status| status.success())
 }
 
 /// Runs the client's script beside the server, which shares this thread.
@@ -40,10 +35,10 @@ fn succeeded(output: &Output) {
 
 #[tokio::test]
 async fn googles_node_client_is_content() {
-    if let Some(why) = missing() {
-        // The macros' output is captured, so this writes to standard error directly.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: Google's client for Node: {why}");
-        return;
+    if !is_installed() {
+        return processes::skipped(
+            "Google's client for Node (npm ci --prefix crates/bigtable-grpc/tests/node)",
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;

@@ -126,7 +126,7 @@ async fn acknowledged_mutations_survive_kill_9() {
     assert!(whole.values().all(|count| *count == 3), "a row is there in part");
 }
 
-fn skipped(what: &str) {
+pub(super) fn skipped(what: &str) {
     // The macros' output is captured, so this writes to standard error directly.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what} is not installed");
 }
