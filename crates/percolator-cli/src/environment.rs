@@ -6,6 +6,8 @@
 
 use std::ffi::OsString;
 
+use percolator::cluster::Setting;
+
 /// An environment variable.
 #[derive(Debug)]
 pub(crate) struct Variable {
@@ -45,7 +47,7 @@ pub(crate) const NOTIFY_SOCKET: Variable = Variable {
 pub(crate) const XDG_RUNTIME_DIR: Variable = Variable {
     name: "XDG_RUNTIME_DIR",
     meaning: "The directory of the file with a console's token, if the store is no directory, and \
-              of the socket `owner.sock`, if the path of the store's directory is too long.",
+              of the socket for other commands, if none can be made in the store's directory.",
     read_by: "every process with a console, or with a store in a directory",
 };
 
@@ -78,8 +80,9 @@ pub(crate) const VARIABLES: [Variable; 10] = [
     },
     Variable {
         name: "TMPDIR",
-        meaning: "The directory of temporary files; else `/tmp`.",
-        read_by: "every command that writes temporary files, such as `check`",
+        meaning: "The directory of temporary files, and of the files of `XDG_RUNTIME_DIR` where \
+                  that is not set; else `/tmp`.",
+        read_by: "every command",
     },
     Variable {
         name: "XDG_CONFIG_HOME",
@@ -89,19 +92,9 @@ pub(crate) const VARIABLES: [Variable; 10] = [
     XDG_RUNTIME_DIR,
 ];
 
-/// A setting of the web index in the settings of a cluster.
-#[derive(Debug)]
-pub(crate) struct AppSetting {
-    /// The name after `app.`.
-    pub(crate) name: &'static str,
-    pub(crate) meaning: &'static str,
-    /// The processes that use it.
-    pub(crate) used_by: &'static str,
-}
-
 /// The directory of a cluster's search index.
-pub(crate) const SEARCH: AppSetting = AppSetting {
-    name: "search",
-    meaning: "The directory of the search index. One worker at a time feeds it.",
-    used_by: "workers of the web index without `--search`, and `webindex` commands",
-};
+pub(crate) const SEARCH: Setting = Setting::of_application(
+    "app.search",
+    "The directory of the search index. One worker at a time feeds it.",
+    "workers of the web index without `--search`, and `webindex` commands",
+);

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -315,10 +316,10 @@ fn servers_show_their_metrics_only_where_they_know_the_cluster() {
     run(&oracle).refused(2, "two stores");
 }
 
-/// The first line of a text that contains a part. Another thread reads on, so that the writer
-/// never waits.
-fn line_with(lines: impl Read + Send + 'static, part: &'static str) -> String {
-    let (found, finding) = std::sync::mpsc::channel();
+/// The lines of a text that contain a part. Another thread reads on, so that the writer never
+/// waits.
+fn lines_with(lines: impl Read + Send + 'static, part: &'static str) -> Receiver<String> {
+    let (found, finding) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(lines).lines().map_while(Result::ok) {
             if line.contains(part) {
@@ -326,7 +327,7 @@ fn line_with(lines: impl Read + Send + 'static, part: &'static str) -> String {
             }
         }
     });
-    finding.recv_timeout(WAIT_MAX).unwrap()
+    finding
 }
 
 /// No cluster is at the addresses of the settings.
@@ -343,11 +344,15 @@ fn a_server_does_not_start_without_its_metrics_and_serves_without_its_cluster() 
     let args = [&table[..], &["--metrics", &taken]].concat();
     let (mut server, address) = start(&args, Stdio::piped());
     assert_eq!(address, "", "it serves");
-    line_with(server.0.stderr.take().unwrap(), "cannot listen at");
+    let refused = lines_with(server.0.stderr.take().unwrap(), "cannot listen at");
+    refused.recv_timeout(WAIT_MAX).unwrap();
     assert_eq!(server.0.wait().unwrap().code(), Some(2));
 
     let (mut server, address) = start(&table, Stdio::piped());
-    line_with(server.0.stderr.take().unwrap(), "has not joined its cluster");
+    let tries = lines_with(server.0.stderr.take().unwrap(), "not_joined");
+    for _ in 0..2 {
+        tries.recv_timeout(WAIT_MAX).unwrap();
+    }
     TcpStream::connect(address).unwrap();
     assert_eq!(server.0.try_wait().unwrap(), None);
 }

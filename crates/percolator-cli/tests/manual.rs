@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests and their helpers")]
 
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod shell;
+
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn percolator(words: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_percolator")).args(words).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    shell::run(words).with(0).stdout
 }
 
 /// Runs a program with this text as its input; `None` if it is not installed.

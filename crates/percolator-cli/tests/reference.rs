@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests and their helpers")]
 
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod shell;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use percolator::cluster::Config;
 
@@ -17,10 +19,7 @@ fn root() -> PathBuf {
 }
 
 fn printed(words: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    let output = command.args(["config", "reference"]).args(words).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    shell::run(&[&["config", "reference"], words].concat()).with(0).stdout
 }
 
 /// The names in the first column of a table's rows in the page's section.

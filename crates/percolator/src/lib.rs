@@ -115,7 +115,7 @@ pub mod cluster {
     #[cfg(feature = "cluster")]
     pub use crate::process::this_process;
     #[cfg(feature = "cluster")]
-    pub use crate::settings::{Form, Setting, variable};
+    pub use crate::settings::{Form, Setting};
 }
 
 /// The time, tasks and randomness that a database uses.

@@ -77,25 +77,30 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Describes a text of an application. Its key begins with `app.`, and it has no default.
+    ///
+    /// ```
+    /// use percolator::cluster::Setting;
+    /// let search = Setting::of_application("app.search", "A directory.", "workers");
+    /// assert_eq!(search.variable(), "PERCOLATOR_APP__SEARCH");
+    /// ```
+    pub const fn of_application(
+        key: &'static str,
+        meaning: &'static str,
+        used_by: &'static str,
+    ) -> Self {
+        Setting { key, form: Form::Text, preset: Preset::Nothing, unit: "", meaning, used_by }
+    }
+
     /// The environment variable that sets it: `locks.kind` is `PERCOLATOR_LOCKS__KIND`.
     pub fn variable(&self) -> String {
-        variable(self.key)
+        format!("PERCOLATOR_{}", self.key.replace('.', "__").to_uppercase())
     }
 
     /// The default in TOML, if there is one.
     pub fn default_value(&self) -> Option<Value> {
         self.preset.value()
     }
-}
-
-/// Returns the environment variable of a setting's name. Needs the feature `cluster`.
-///
-/// ```
-/// use percolator::cluster::variable;
-/// assert_eq!(variable("app.search"), "PERCOLATOR_APP__SEARCH");
-/// ```
-pub fn variable(key: &str) -> String {
-    format!("PERCOLATOR_{}", key.replace('.', "__").to_uppercase())
 }
 
 const CLIENTS: &str = "every client";

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use crate::context::Context;
 use crate::exit::Exit;
 
-/// A shell whose completions a test has run.
+/// A shell whose script of completions a test checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Shell {
     /// Bash.

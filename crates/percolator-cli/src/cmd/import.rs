@@ -248,7 +248,8 @@ impl Importing<'_> {
         let batch = std::mem::take(&mut self.batch);
         for row in &batch {
             if !self.tables.contains_key(&row.table) {
-                let table = self.db.table(&row.table).await?;
+                let table = self.db.table(&row.table).await;
+                let table = table.with_context(|| format!("opening table {}", row.table))?;
                 self.tables.insert(row.table.clone(), table);
             }
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use percolator::cluster::{Config, Form, Setting};
+use percolator::cluster::{Config, Setting};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -59,22 +59,19 @@ impl Reference {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let variables = variables(&(context.tree)());
         if context.out.json {
-            let mut settings: Vec<Value> = Config::known().iter().map(in_json).collect();
-            settings.push(search_in_json());
+            let settings: Vec<Value> = settings().map(in_json).collect();
             let variables: Vec<Value> = variables.iter().map(variable_in_json).collect();
             context.out.json(&json!({ "settings": settings, "variables": variables }))?;
             return Ok(Exit::Done);
         }
         let mut page = BEFORE.to_owned();
-        for setting in Config::known() {
+        for setting in settings() {
             let default = setting.default_value().map(|value| code(&value.to_string()));
             let default = default.unwrap_or_default();
             let (form, unit) = (setting.form.name(), setting.unit);
             let key = code(setting.key);
             page.push_str(&row(&[&key, form, &default, unit, setting.meaning, setting.used_by]));
         }
-        let key = code(&format!("app.{}", SEARCH.name));
-        page.push_str(&row(&[&key, Form::Text.name(), "", "", SEARCH.meaning, SEARCH.used_by]));
         page.push_str(BETWEEN);
         for (name, Described { meaning, read_by }) in &variables {
             page.push_str(&row(&[&code(name), meaning, read_by]));
@@ -82,6 +79,11 @@ impl Reference {
         context.out.line(page.trim_end())?;
         Ok(Exit::Done)
     }
+}
+
+/// The settings of a cluster, and those of the web index.
+fn settings() -> impl Iterator<Item = &'static Setting> {
+    Config::known().iter().chain([&SEARCH])
 }
 
 fn in_json(setting: &Setting) -> Value {
@@ -93,19 +95,6 @@ fn in_json(setting: &Setting) -> Value {
         "meaning": setting.meaning,
         "used_by": setting.used_by,
         "variable": setting.variable(),
-    })
-}
-
-fn search_in_json() -> Value {
-    let key = format!("app.{}", SEARCH.name);
-    json!({
-        "key": key,
-        "type": Form::Text.name(),
-        "default": null,
-        "unit": "",
-        "meaning": SEARCH.meaning,
-        "used_by": SEARCH.used_by,
-        "variable": percolator::cluster::variable(&key),
     })
 }
 
@@ -123,16 +112,11 @@ fn row(cells: &[&str]) -> String {
 
 /// Returns the variables of settings, of options, and all others, by their names.
 fn variables(tree: &clap::Command) -> BTreeMap<String, Described> {
-    let setting = |name: String, key: String, used_by: &str| {
-        (name, Described { meaning: format!("Sets `{key}`."), read_by: used_by.to_owned() })
+    let of_setting = |setting: &Setting| {
+        let (meaning, read_by) = (format!("Sets `{}`.", setting.key), setting.used_by.to_owned());
+        (setting.variable(), Described { meaning, read_by })
     };
-    let mut variables: BTreeMap<String, Described> = Config::known()
-        .iter()
-        .map(|known| setting(known.variable(), known.key.to_owned(), known.used_by))
-        .collect();
-    let key = format!("app.{}", SEARCH.name);
-    let (name, search) = setting(percolator::cluster::variable(&key), key, SEARCH.used_by);
-    variables.insert(name, search);
+    let mut variables: BTreeMap<String, Described> = settings().map(of_setting).collect();
     of_options(tree, &mut variables);
     for variable in &VARIABLES {
         let (meaning, read_by) = (variable.meaning.to_owned(), variable.read_by.to_owned());

@@ -112,17 +112,22 @@ impl Membership {
         gauge: Gauge,
     ) -> anyhow::Result<()> {
         let Joining { settings, cluster, console, taken } = joining;
-        let store = match store {
-            Some(store) => store,
-            None => settings.open_store().await.map_err(config::with_advice)?,
-        };
         let recorder = console.recorder();
         let mut cluster = Cluster { gc: None, process: this_process(role), ..cluster };
         cluster.client.watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
         let db = loop {
-            match Percolator::connect(store.clone(), cluster.clone()).await {
+            let connected = async {
+                let store = match &store {
+                    Some(store) => store.clone(),
+                    None => settings.open_store().await?,
+                };
+                Percolator::connect(store, cluster.clone()).await
+            };
+            match connected.await {
                 Ok(db) => break db,
-                Err(error @ percolator::Error::Invalid { .. }) => return Err(error.into()),
+                Err(error @ percolator::Error::Invalid { .. }) => {
+                    return Err(config::with_advice(error));
+                }
                 // The server serves meanwhile, because its store may be started after it.
                 Err(error) => {
                     tracing::warn!(target: "percolator::cluster", event = "not_joined", %error);
@@ -138,9 +143,16 @@ impl Membership {
             index: None,
             gauge: Some(&gauge),
         };
-        let consoles = console.listen_on(taken, context, shown)?;
-        *locked(&self.0) = Some(Member { db, _consoles: consoles });
-        Ok(())
+        match console.listen_on(taken, context, shown) {
+            Ok(consoles) => {
+                *locked(&self.0) = Some(Member { db, _consoles: consoles });
+                Ok(())
+            }
+            Err(error) => {
+                let _ = db.close_within(LEAVING_MAX).await;
+                Err(error)
+            }
+        }
     }
 
     /// Leaves the cluster, while the store still answers.

@@ -132,5 +132,5 @@ fn no_index(place: &Place) -> anyhow::Error {
 
 /// Returns the directory where a cluster's workers keep the search index, if this machine has it.
 pub(crate) fn search_dir(config: &Config) -> Option<&Path> {
-    config.app(SEARCH.name).map(Path::new)
+    config.app(SEARCH.key.trim_start_matches("app.")).map(Path::new)
 }
