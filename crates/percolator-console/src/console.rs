@@ -350,7 +350,8 @@ impl Console {
         self.listen_on(bound)
     }
 
-    /// As [`listen`](Console::listen), at an address that was taken before.
+    /// As [`listen`](Console::listen), at an address that was taken before. [`Bound::at`] has
+    /// checked the address, so [`insecure`](Console::insecure) has no effect here.
     ///
     /// # Errors
     /// [`ConsoleError`]; each variant says what to do next.

@@ -44,6 +44,13 @@ impl Asked {
     }
 }
 
+/// The question holds the database, so it ends with the console.
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 impl Readiness {
     /// Returns the last answer, or a fresh one if the last is too old. Callers that arrive
     /// meanwhile wait for the fresh answer.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
 use percolator::admin::CellName;
 use percolator::{Bytes, Column, Snapshot};
 
@@ -19,6 +19,8 @@ use crate::tables::{
 
 /// The most in-links that a page's view lists. All are counted.
 const ANCHORS_SHOWN: usize = 100;
+/// For how many hits the links are counted at once. A row of links has up to some MiB.
+const COUNTED_AT_ONCE: usize = 8;
 
 /// A page of the index.
 ///
@@ -213,14 +215,15 @@ impl WebIndex {
         }))
     }
 
-    /// Counts the links and duplicates of each hit, in one snapshot. Reads no page, and no more
-    /// rows than it counts.
+    /// Counts the links and duplicates of each hit, in one snapshot. Reads no page, and at most
+    /// [`HitCounts::MAX`] rows of links for a page or a cluster, but each row as a whole.
     ///
     /// # Errors
     /// Errors of the database.
     pub async fn counts(&self, hits: &[Hit]) -> Result<Vec<HitCounts>, Error> {
         let view = self.db.snapshot().await?;
-        try_join_all(hits.iter().map(|hit| self.counts_of(&view, &hit.url))).await
+        let counts = hits.iter().map(|hit| self.counts_of(&view, &hit.url));
+        stream::iter(counts).buffered(COUNTED_AT_ONCE).try_collect().await
     }
 
     async fn counts_of(&self, view: &Snapshot, url: &str) -> Result<HitCounts, Error> {
@@ -248,6 +251,9 @@ impl WebIndex {
         let mut attached = Attached::default();
         let holders = [Some(url.to_owned()), cluster.map(|cluster| cluster.holder())];
         for holder in holders.into_iter().flatten() {
+            if attached.all >= counted_max {
+                break;
+            }
             let scan = view.scan(&self.tables.inlinks).prefix(LinkRow::held_by(&holder));
             let mut scan = scan.limit(counted_max);
             while let Some(row) = scan.next().await? {

@@ -7,10 +7,10 @@
 //! whose pages the index shows. The file `MAKING` is the lock for creating an index.
 //!
 //! A writer deletes and recreates an index of an earlier format, unless another process writes to
-//! it. A reader refuses such an index. The same happens to an index that does not name the store
-//! for which it is opened. Observers export a page only when it changes. So a new index lacks the
-//! pages that were exported before, to an earlier index. The file `REBUILD` marks every new index
-//! until the export of all pages is certain.
+//! it. A reader refuses such an index. A writer also recreates an index that does not name its
+//! store; a reader does not look at that name. Observers export a page only when it changes. So a
+//! new index lacks the pages that were exported before, to an earlier index. The file `REBUILD`
+//! marks every new index until the export of all pages is certain.
 //!
 //! The index holds each word as it stands and as its English stem, and the text of every page.
 //! So the exact form ranks first, other forms are found, and a snippet needs no read of the

@@ -71,15 +71,16 @@ struct Reservoir {
 }
 
 impl Reservoir {
-    fn offer(&mut self, at: (Arc<str>, RowKey), stands_for: u64) {
+    /// Offers a key, which is made only if the reservoir keeps it.
+    fn offer(&mut self, stands_for: u64, at: impl FnOnce() -> (Arc<str>, RowKey)) {
         self.total += stands_for;
         self.offered += 1;
         if self.kept.len() < KEPT_MAX {
-            return self.kept.push(at);
+            return self.kept.push(at());
         }
         let place = rand::random_range(0..self.offered);
         if let Some(kept) = usize::try_from(place).ok().and_then(|i| self.kept.get_mut(i)) {
-            *kept = at;
+            *kept = at();
         }
     }
 }
@@ -171,8 +172,8 @@ impl Keys {
             }
         };
         // A copy: a key may be a part of a page that was read.
-        let row = RowKey::from(beginning(row.as_bytes(), KEY_BYTES_MAX).to_vec());
-        minute.kinds[metric as usize].offer((table, row), stands_for);
+        let copy = || RowKey::from(beginning(row.as_bytes(), KEY_BYTES_MAX).to_vec());
+        minute.kinds[metric as usize].offer(stands_for, || (table, copy()));
     }
 
     /// Makes a map of the last minutes, of about so many rows.
