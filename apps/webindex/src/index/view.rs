@@ -222,7 +222,7 @@ impl WebIndex {
     /// Errors of the database.
     pub async fn counts(&self, hits: &[Hit]) -> Result<Vec<HitCounts>, Error> {
         let view = self.db.snapshot().await?;
-        let counts = hits.iter().map(|hit| self.counts_of(&view, &hit.url));
+        let counts: Vec<_> = hits.iter().map(|hit| self.counts_of(&view, &hit.url)).collect();
         stream::iter(counts).buffered(COUNTED_AT_ONCE).try_collect().await
     }
 
