@@ -7,6 +7,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use std::time::Instant;
 
+use bigtable::Store;
 use bigtable::sync::locked;
 use bigtable_fjall::FjallStore;
 use clap::{Args, ValueEnum};
@@ -14,6 +15,7 @@ use percolator::cluster::{Cluster, Config, this_process};
 use percolator::transaction::CommitPath;
 use percolator::watch::{Sampling, Watch};
 use percolator::{OpenOptions, Options, Percolator, Table};
+use percolator_console::Recorder;
 
 use crate::cmd::config;
 use crate::exit::Failure;
@@ -106,9 +108,9 @@ pub(crate) struct StoreArgs {
     /// default.
     #[arg(skip)]
     cache_bytes: Option<u64>,
-    /// The watcher that receives the client's events.
+    /// The recorder of the client's events.
     #[arg(skip)]
-    watch: Option<Arc<dyn Watch>>,
+    recorder: Option<Arc<Recorder>>,
     /// The command's role among the processes of a cluster.
     #[arg(skip = "client")]
     role: &'static str,
@@ -182,9 +184,9 @@ impl StoreArgs {
         StoreArgs { cache_bytes: Some(bytes), ..self.clone() }
     }
 
-    /// Returns these arguments with a watcher of the client's events.
-    pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) -> StoreArgs {
-        StoreArgs { watch: Some(watch), ..self.clone() }
+    /// Returns these arguments with a recorder of the client's events.
+    pub(crate) fn watched_by(&self, recorder: Arc<Recorder>) -> StoreArgs {
+        StoreArgs { recorder: Some(recorder), ..self.clone() }
     }
 
     /// Returns these arguments with the command's role among the processes of a cluster.
@@ -210,7 +212,7 @@ impl StoreArgs {
         match place {
             Place::Directory(dir) => open_directory(dir, self.options()).await,
             Place::Cluster(config) => {
-                connect(config, self.role, self.watch.clone(), self.trace).await
+                connect(config, self.role, self.recorder.clone(), self.trace).await
             }
         }
     }
@@ -245,7 +247,8 @@ impl StoreArgs {
 
     fn options(&self) -> OpenOptions {
         let durability = self.durability.unwrap_or(Durability::Sync).into();
-        let (watch, trace) = (self.watch.clone(), self.trace);
+        let watch = self.recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
+        let trace = self.trace;
         let client = Options { watch, trace, ..self.commit.options() };
         let default = OpenOptions::default();
         let cache_bytes = self.cache_bytes.unwrap_or(default.cache_bytes);
@@ -286,20 +289,29 @@ pub(crate) fn at_work(db: &Percolator) -> Percolator {
     asked.as_ref().and_then(|asked| asked.owner()).unwrap_or(db).clone()
 }
 
-/// Connects to a cluster in a role. The client reports its events to `watch`, if there is one,
-/// and traces the transactions that `trace` selects.
+/// Connects to a cluster in a role. The client reports its events and its requests to the
+/// recorder, if there is one, and traces the transactions that `trace` selects.
 pub(crate) async fn connect(
     config: &Config,
     role: &str,
-    watch: Option<Arc<dyn Watch>>,
+    recorder: Option<Arc<Recorder>>,
     trace: Sampling,
 ) -> anyhow::Result<Percolator> {
     let mut cluster = config.cluster().map_err(config::with_advice)?;
-    cluster.client.watch = watch;
+    cluster.client.watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
     cluster.process = this_process(role);
     cluster.client.trace = trace;
     let store = config.open_store().await.map_err(config::with_advice)?;
+    let store = counted(store, recorder.as_ref());
     Ok(opened(Percolator::connect(store, cluster).await?))
+}
+
+/// Returns the store with its requests counted, if there is a recorder.
+pub(crate) fn counted(store: Arc<dyn Store>, recorder: Option<&Arc<Recorder>>) -> Arc<dyn Store> {
+    match recorder {
+        Some(recorder) => recorder.count_requests(store),
+        None => store,
+    }
 }
 
 /// The databases and listeners that this process has opened.

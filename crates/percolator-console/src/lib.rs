@@ -24,6 +24,7 @@
 //!   why        the stored trace: what led to a write, and what it has set off
 //!   verdict    one sentence about the whole, and advice
 //!   metrics    /metrics
+//!   process    the numbers of this process in /metrics
 //!   server     the guard of each request, files, repeated POSTs
 //!   api        the routes, and what they answer
 //!   learn      the paper's Figure 4 to play with
@@ -47,6 +48,7 @@ mod learn;
 mod metrics;
 mod panel;
 mod problem;
+mod process;
 mod readiness;
 mod recorder;
 mod said;

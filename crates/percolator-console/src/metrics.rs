@@ -9,12 +9,14 @@ use std::fmt::Error;
 use percolator::observe::Backlog;
 
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::process::Process;
 use crate::recorder::{ByName, Counts, Histogram, read};
 use crate::state::App;
 use crate::survey::Look;
@@ -36,9 +38,13 @@ pub const STORE_PRESSURE: (&str, &str) =
 pub(crate) fn text(app: &App, look: Option<&Look>) -> String {
     let mut registry = Registry::with_prefix("percolator");
     registry.register_collector(Box::new(All { app: app.clone(), look: Numbers::of(app, look) }));
+    let mut process = Registry::default();
+    process.register_collector(Box::new(Process));
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+    let _ = encode_registry(&mut text, &registry);
+    let _ = encode_registry(&mut text, &process);
+    let _ = encode_eof(&mut text);
     text
 }
 
@@ -120,7 +126,9 @@ impl Collector for All {
         self.transactions(out)?;
         self.observers(out)?;
         self.locks(out)?;
-        self.process(out)?;
+        self.upkeep(out)?;
+        self.requests(out)?;
+        self.store(out)?;
         if self.look.known {
             self.looked(out)?;
         }
@@ -242,10 +250,45 @@ impl All {
         counter(out, "reads", help, [(Labels::new(), stats.reads)])?;
         let help = "Reads of cells that needed no request";
         counter(out, "reads_saved", help, [(Labels::new(), stats.reads_saved)])?;
-        let rounds = read(&counters.gc_rounds);
-        counter(out, "gc_rounds", "Rounds of garbage collection", [(Labels::new(), rounds)])?;
         let help = "Transactions that the stored trace lacks";
         counter(out, "trace_dropped", help, [(Labels::new(), stats.trace_dropped)])
+    }
+
+    /// Writes what the client does beside its transactions.
+    fn upkeep(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (recorder, stats) = (&self.app.recorder, self.app.db.stats());
+        let rounds = read(&recorder.counters.gc_rounds);
+        counter(out, "gc_rounds", "Rounds of garbage collection", [(Labels::new(), rounds)])?;
+        let collected = recorder.collected.sums();
+        let collected = collected.into_iter().map(|(kind, n)| (labels([("kind", kind)]), n));
+        let help = "Locks resolved, cells and records dropped by garbage collection";
+        counter(out, "gc_collected", help, collected)?;
+        let renewed = [
+            (labels([("lock", "primary")]), stats.heartbeats),
+            (labels([("lock", "row")]), stats.row_locks_renewed),
+        ];
+        counter(out, "locks_renewed", "Locks that were renewed", renewed)?;
+        let help = "Times a worker found another worker on the same row and went elsewhere";
+        counter(out, "scan_jumps", help, [(Labels::new(), stats.jumps)])?;
+        let help = "Notifications whose change had been handled before";
+        counter(out, "notifications_stale", help, [(Labels::new(), stats.notifications_stale)])?;
+        let help = "Events that a watcher failed on, or took too long for";
+        counter(out, "watcher_failures", help, [(Labels::new(), stats.watcher_failures)])
+    }
+
+    /// Writes the requests to a store behind a network.
+    fn requests(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let requests = &self.app.recorder.requests;
+        let outcomes = requests
+            .outcomes()
+            .into_iter()
+            .map(|(method, outcome, n)| (labels([("method", method), ("outcome", outcome)]), n));
+        let help = "Requests to a store behind a network, by method and outcome";
+        counter(out, "store_requests", help, outcomes)?;
+        let durations = requests.durations();
+        let durations = durations.map(|(method, of)| (labels([("method", method)]), of));
+        let help = "Duration of requests to a store behind a network";
+        seconds(out, "store_request", help, durations)
     }
 
     fn observers(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -294,7 +337,7 @@ impl All {
     }
 
     /// Writes the numbers of the store in this process, and those that the program adds.
-    fn process(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    fn store(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let store = &self.app.db.services().store;
         // A store behind a network knows it itself: `serve table --metrics`.
         if store.commits_rows() {

@@ -10,11 +10,12 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
+use percolator::store::MemoryStore;
 use percolator::{Percolator, Registration, WorkerOptions, Workers};
 use percolator_console::{Console, Gauge, Listening, Recorder};
 use serde_json::Value;
 
-use shared::{TEXT, Words, database, get, observe};
+use shared::{TEXT, Words, database_over, get, observe};
 
 fn contrib(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib").join(name)
@@ -92,7 +93,8 @@ async fn metrics_of(db: &Percolator, console: &Listening) -> String {
 #[tokio::test]
 async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
     let recorder = Arc::new(Recorder::new());
-    let db = database(&recorder).await;
+    let store = recorder.count_requests(Arc::new(MemoryStore::new()));
+    let db = database_over(&recorder, store).await;
     let workers = seed(&db).await;
     // `serve oracle` adds this one.
     let oracle = include_str!("../../percolator-cli/src/cmd/serve/oracle.rs");
@@ -101,6 +103,10 @@ async fn every_metric_of_the_dashboard_and_the_alerts_exists() {
     let console = console.gauge(Gauge::new("oracle_is_leader", "Whether it leads", || Some(1.0)));
     let console = console.listen("127.0.0.1:0").await.unwrap();
     let metrics = metrics_of(&db, &console).await;
+    #[cfg(target_os = "linux")]
+    for name in ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"] {
+        assert!(samples(&metrics).contains(name), "{name} is not in\n{metrics}");
+    }
     for file in ["grafana/percolator.json", "prometheus/alerts.yml"] {
         let text = read(file);
         assert!(named(&text).len() >= 6, "{file}");

@@ -1,13 +1,12 @@
 //! `worker`: runs the observers of an application in a process of its own.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use percolator::WorkerOptions;
 use percolator::cluster::Config;
-use percolator::watch::{Sampling, Watch};
+use percolator::watch::Sampling;
 use serde_json::json;
 
 use crate::clock;
@@ -139,8 +138,7 @@ impl Worker {
         let mut settings = self.cluster.settings()?;
         in_batches(&mut settings)?;
         let recorder = self.console.recorder();
-        let watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
-        let db = connect(&settings, "worker", watch, self.trace).await?;
+        let db = connect(&settings, "worker", recorder.clone(), self.trace).await?;
         let (App::Webindex, search) = (self.app, self.search.as_deref());
         let search = search.or_else(|| search_dir(&settings));
         let options = WorkerOptions {

@@ -11,11 +11,16 @@ mod histogram;
 mod keys;
 mod names;
 mod recent;
+mod requests;
 pub(crate) mod series;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use percolator::admin::GcCounts;
+use percolator::store::Store;
 use percolator::transaction::CommitPath;
 use percolator::watch::{Access, CellRef, Event, RunEnd, Spans, TransactionInfo, Watch, Written};
 use percolator::{AbortReason, Change, Error, Timestamp};
@@ -29,6 +34,7 @@ pub(crate) use histogram::{Counts, Histogram};
 pub(crate) use keys::{Keys, MINUTES_MAX, Map, MapRow, Metric};
 pub(crate) use names::{ByName, Names, UNNAMED};
 pub(crate) use recent::{Ended, Recent};
+pub(crate) use requests::Requests;
 
 /// The list of recent transactions keeps one of this many ordinary commits.
 const KEPT_ONE_OF: u64 = 16;
@@ -68,6 +74,8 @@ pub struct Recorder {
     pub(crate) graph: Graph,
     pub(crate) clock: Clock,
     pub(crate) keys: Keys,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) collected: Collected,
 }
 
 /// Plain counts.
@@ -87,6 +95,24 @@ pub(crate) struct Counters {
     pub(crate) run_conflicts: AtomicU64,
     pub(crate) set_aside: AtomicU64,
     pub(crate) gc_rounds: AtomicU64,
+}
+
+/// Sums of garbage collection, by kind.
+#[derive(Debug, Default)]
+pub(crate) struct Collected(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Collected {
+    fn add(&self, counts: &GcCounts) {
+        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (kind, n) in counts.entries() {
+            *sums.entry(kind).or_default() += n;
+        }
+    }
+
+    /// Returns all sums.
+    pub(crate) fn sums(&self) -> BTreeMap<&'static str, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 fn bump(counter: &AtomicU64) -> u64 {
@@ -112,6 +138,30 @@ impl Recorder {
     /// Returns how many transactions that wrote something have committed.
     pub fn committed(&self) -> u64 {
         self.counters.committed()
+    }
+
+    /// Wraps a store, so that this recorder counts its requests by method and result, and their
+    /// durations. `/metrics` shows them as `percolator_store_requests_total` and
+    /// `percolator_store_request_seconds`.
+    ///
+    /// Wrap a store that lies behind a network. A store in this process answers most requests
+    /// within microseconds, of which the counts would take a share.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use percolator::store::MemoryStore;
+    /// use percolator::{Options, Percolator};
+    /// use percolator_console::Recorder;
+    /// use std::sync::Arc;
+    ///
+    /// let recorder = Arc::new(Recorder::new());
+    /// let store = recorder.count_requests(Arc::new(MemoryStore::new()));
+    /// let options = Options { watch: Some(recorder), ..Options::default() };
+    /// let db = Percolator::over(store, options).await?;
+    /// # Ok::<(), percolator::Error>(()) }).unwrap();
+    /// ```
+    pub fn count_requests(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        requests::counted(store, self.requests.clone())
     }
 
     fn on_committed(
@@ -268,8 +318,9 @@ impl Watch for Recorder {
             Event::SetAside { .. } => {
                 bump(&self.counters.set_aside);
             }
-            Event::Collected { .. } => {
+            Event::Collected { report, .. } => {
                 bump(&self.counters.gc_rounds);
+                self.collected.add(&report.counts);
             }
             Event::Sampled { table, row, access } => {
                 let metric = if *access == Access::Read { Metric::Read } else { Metric::Write };

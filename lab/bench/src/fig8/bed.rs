@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::caller::Work;
 use super::cells::{Cells, Place};
 use super::embedded::{
-    Switches, bare, optimistic, packs, raw, recorded, single_writer, transactions, twice,
+    Switches, bare, optimistic, packs, raw, recorded, single_writer, traced, transactions, twice,
     two_phases,
 };
 use super::postgres::Rows;
@@ -192,6 +192,9 @@ impl Bed {
         let cells = self.copy(transactions(&db, recorded(), "recorded").await?).await?;
         self.arm("get_recorded", &cells, Work::Get, "get, with a console's recorder");
         self.arm("tx_recorded", &cells, Work::Set, "tx, with a console's recorder");
+        let cells = self.copy(transactions(&db, traced(), "traced").await?).await?;
+        self.arm("get_traced", &cells, Work::Get, "get, with a trace of each transaction");
+        self.arm("tx_traced", &cells, Work::Set, "tx, with a trace of each transaction");
         let ten = self.alone(&at("ten"), Switches::ALL, Options::default()).await?;
         self.arm("tx_ten", &ten, Work::SetTen, "begin, ten sets in ten rows, commit; in cells");
         Ok(())

@@ -21,6 +21,7 @@ use bigtable::{Layout, LocalityGroup, OnFull, Result, Store, Table, TableSchema}
 use bigtable_fjall::{Durability, FjallStore};
 use fjall::KeyspaceCreateOptions;
 use percolator::transaction::CommitPath;
+use percolator::watch::Sampling;
 use percolator::{Client, Options, Percolator};
 
 use super::caller::CELLS_MAX;
@@ -85,6 +86,11 @@ pub(super) fn two_phases(short_values: bool) -> Options {
 /// A client with a console's recorder.
 pub(super) fn recorded() -> Options {
     Options { watch: Some(Arc::new(percolator_console::Recorder::new())), ..Options::default() }
+}
+
+/// A client that leaves a trace of each transaction.
+pub(super) fn traced() -> Options {
+    Options { trace: Sampling::All, ..Options::default() }
 }
 
 /// Opens a table with transactions, through a client of its own.

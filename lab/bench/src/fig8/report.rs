@@ -17,7 +17,7 @@ const PAPER_READ: f64 = 0.94;
 const PAPER_WRITE: f64 = 0.23;
 
 /// The rate of one arm over another's, with its bar and the paper's value.
-const RATES: [Row; 49] = [
+const RATES: [Row; 51] = [
     // The paper's two bars, and the ladder from its form to the default.
     rate("get", "raw_get").at_least(0.90).paper(PAPER_READ),
     rate("snapshot_get", "raw_get"),
@@ -49,6 +49,9 @@ const RATES: [Row; 49] = [
     // With a console's recorder.
     rate("get_recorded", "get").at_least(0.93),
     rate("tx_recorded", "tx").at_least(0.93),
+    // With a trace of each transaction, which is written after the commit.
+    rate("get_traced", "get"),
+    rate("tx_traced", "tx"),
     // Durable.
     rate("tx_sync", "raw_set_sync").at_least(0.80),
     rate("two_phases_sync", "raw_set_sync").at_least(0.45),

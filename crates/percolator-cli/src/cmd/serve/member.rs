@@ -21,7 +21,7 @@ use crate::cmd::config;
 use crate::console::{ConsoleArgs, Consoles, Shown, Taken};
 use crate::context::Context;
 use crate::exit::Failure;
-use crate::store::Place;
+use crate::store::{Place, counted};
 
 /// How soon a server that cannot join its cluster tries again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -119,7 +119,7 @@ impl Membership {
             let connected = async {
                 let store = match &store {
                     Some(store) => store.clone(),
-                    None => settings.open_store().await?,
+                    None => counted(settings.open_store().await?, recorder.as_ref()),
                 };
                 Percolator::connect(store, cluster.clone()).await
             };
