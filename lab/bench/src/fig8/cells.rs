@@ -64,7 +64,7 @@ pub(super) struct Cells {
     place: Place,
     keys: Arc<Vec<RowKey>>,
     /// Number of writes of each cell.
-    written: Vec<AtomicU64>,
+    written: Arc<Vec<AtomicU64>>,
     /// Reads that returned something other than the last write.
     wrong: AtomicU64,
 }
@@ -102,8 +102,14 @@ fn older_versions(count: usize, random: &mut SmallRng) -> Vec<u8> {
 
 impl Cells {
     pub(super) fn new(place: Place, keys: &Arc<Vec<RowKey>>) -> Self {
-        let written = (0..keys.len()).map(|_| AtomicU64::new(0)).collect();
-        Cells { place, keys: keys.clone(), written, wrong: AtomicU64::new(0) }
+        let written: Vec<_> = (0..keys.len()).map(|_| AtomicU64::new(0)).collect();
+        Cells { place, keys: keys.clone(), written: Arc::new(written), wrong: AtomicU64::new(0) }
+    }
+
+    /// The same copy, reached through another client.
+    pub(super) fn through(&self, place: Place) -> Self {
+        let (keys, written) = (self.keys.clone(), self.written.clone());
+        Cells { place, keys, written, wrong: AtomicU64::new(0) }
     }
 
     /// Keys for this many cells.
