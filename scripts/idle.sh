@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Measures what a database costs while nobody uses it: processor time, wake-ups, syncs, bytes written.
 #
-#   scripts/idle.sh [--pages N] [--loads N] [--workers N] [--after MINUTES,...] [--seconds N] [--embedded]
+#   scripts/idle.sh [--pages N] [--loads N] [--workers N] [--after MINUTES,...] [--seconds N] [--embedded] \
+#                   [--console]
 #
 # Starts `cluster up`, loads so many pages of a generated site (none without --pages) as often as --loads says, each
 # time a site of its own, and waits until no change waits. Then, after so many minutes each, it measures all processes
 # for --seconds (60): processor time and bytes written from /proc, syncs with `strace -c` where strace is installed.
-# With --embedded one process holds the database and its observers instead. PERCOLATOR and HOLD name other binaries, KEEP
-# a directory that is kept. Ends with 1 if a bar is missed: 1 CPU-second and 1 MB a minute and 3 syncs a second for all
-# processes of a cluster, 0.1 CPU-seconds a minute for an embedded database; and for loads of 20,000 pages 200
-# CPU-seconds for the first and 1.2 times the first for each other one.
+# With --embedded one process holds the database and its observers instead. With --console a console shows the cluster,
+# as one more process; with --embedded and --console a console holds a database, without observers. PERCOLATOR and HOLD
+# name other binaries, KEEP a directory that is kept. Ends with 1 if a bar is missed: 1 CPU-second and 1 MB a minute and
+# 3 syncs a second for all processes of a cluster, 0.1 CPU-seconds a minute for an embedded database; and for loads of
+# 20,000 pages 200 CPU-seconds for the first and 1.2 times the first for each other one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-pages=0 loads=1 workers=3 after=1 seconds=60 embedded=
+pages=0 loads=1 workers=3 after=1 seconds=60 embedded= console=
 while [ $# -gt 0 ]; do
     case $1 in
         --pages) pages=$2; shift ;;
@@ -22,7 +24,8 @@ while [ $# -gt 0 ]; do
         --after) after=$2; shift ;;
         --seconds) seconds=$2; shift ;;
         --embedded) embedded=1 ;;
-        *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        --console) console=1 ;;
+        *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -40,7 +43,7 @@ if [ -z "${PERCOLATOR:-}" ]; then
     cargo build --quiet --release --locked -p percolator-cli
     PERCOLATOR=${CARGO_TARGET_DIR:-target}/release/percolator
 fi
-if [ -n "$embedded" ] && [ -z "${HOLD:-}" ]; then
+if [ -n "$embedded" ] && [ -z "$console" ] && [ -z "${HOLD:-}" ]; then
     cargo build --quiet --release --locked -p webindex --example hold
     HOLD=${CARGO_TARGET_DIR:-target}/release/examples/hold
 fi
@@ -48,9 +51,11 @@ work=${KEEP:-$(mktemp -d)}
 mkdir -p "$work"
 cluster=$work/cluster
 holder=
+shown=
 finish() {
     # The end of its input ends the process that holds an embedded database.
     exec 9>&-
+    if [ -n "$shown" ]; then kill "$shown" 2>/dev/null || true; fi
     "$PERCOLATOR" cluster down --data "$cluster" --quiet 2>/dev/null || true
     wait 2>/dev/null || true
     if [ -z "${KEEP:-}" ]; then rm -rf "$work"; fi
@@ -63,6 +68,7 @@ processes() {
         echo "embedded $holder"
     else
         for file in "$cluster"/run/*; do echo "$(basename "$file") $(cat "$file")"; done
+        if [ -n "$shown" ]; then echo "console $shown"; fi
     fi
 }
 ticks_of() { sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'; }
@@ -155,7 +161,24 @@ fi
 if [ "$pages" -gt 0 ]; then
     for n in $(seq "$loads"); do load "$n"; done
 fi
-if [ -n "$embedded" ]; then
+# Starts a console in the background, and waits until it listens.
+show() {
+    "$PERCOLATOR" console "$@" --listen 127.0.0.1:0 2>"$work/console.err" >&2 &
+    shown=$!
+    until grep -q 'http://' "$work/console.err"; do
+        if ! kill -0 "$shown" 2>/dev/null; then cat "$work/console.err" >&2; exit 1; fi
+        sleep 0.1
+    done
+}
+if [ -n "$console" ] && [ -z "$embedded" ]; then
+    show --config "$cluster/percolator.toml"
+fi
+if [ -n "$embedded" ] && [ -n "$console" ]; then
+    # The console opens an existing database alone.
+    "$PERCOLATOR" set row column value --data "$work/db" --quiet
+    show --data "$work/db"
+    holder=$shown
+elif [ -n "$embedded" ]; then
     mkfifo "$work/input"
     "$HOLD" "$work/db" <"$work/input" >"$work/hold.out" &
     holder=$!
