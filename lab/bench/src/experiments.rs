@@ -364,7 +364,7 @@ mod tests {
             "![fig8](experiments/fig8.svg)",
             "| get/raw_get | 0.95 | 0.9 to 0.97 | 0.96 | >= 0.9 | 0.94 | reached |",
             "| get | 2,000 |  |  |  | a get |",
-            "is the engine's, stands under [profile](#profile).",
+            "and the engine's share of them, stand under [profile](#profile).",
             "* fig8, tx_9/raw_9: 0.3, bar >= 0.45, missed",
             "| fig8 | `get/raw_get` | 0.95 | 0.94 | won |",
             "* snapshot get / raw get, embedded: 0.95, bar >= 0.9, reached",
