@@ -155,12 +155,6 @@ load() {
     fi
 }
 
-if [ -z "$embedded" ]; then
-    "$PERCOLATOR" cluster up --workers "$workers" --data "$cluster" --quiet >/dev/null
-fi
-if [ "$pages" -gt 0 ]; then
-    for n in $(seq "$loads"); do load "$n"; done
-fi
 # Starts a console in the background, and waits until it listens.
 show() {
     "$PERCOLATOR" console "$@" --listen 127.0.0.1:0 2>"$work/console.err" >&2 &
@@ -170,10 +164,16 @@ show() {
         sleep 0.1
     done
 }
+
+if [ -z "$embedded" ]; then
+    "$PERCOLATOR" cluster up --workers "$workers" --data "$cluster" --quiet >/dev/null
+fi
+if [ "$pages" -gt 0 ]; then
+    for n in $(seq "$loads"); do load "$n"; done
+fi
 if [ -n "$console" ] && [ -z "$embedded" ]; then
     show --config "$cluster/percolator.toml"
-fi
-if [ -n "$embedded" ] && [ -n "$console" ]; then
+elif [ -n "$console" ]; then
     # The console opens an existing database alone.
     "$PERCOLATOR" set row column value --data "$work/db" --quiet
     show --data "$work/db"

@@ -149,6 +149,11 @@ fn counter(
     Ok(())
 }
 
+/// Writes a counter without labels.
+fn total(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), Error> {
+    counter(out, name, help, [(Labels::new(), value)])
+}
+
 fn gauge(
     out: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -247,18 +252,18 @@ impl All {
         ];
         counter(out, "commits", "Commits by path", paths)?;
         let help = "Requests by which rows were read at a timestamp";
-        counter(out, "reads", help, [(Labels::new(), stats.reads)])?;
+        total(out, "reads", help, stats.reads)?;
         let help = "Reads of cells that needed no request";
-        counter(out, "reads_saved", help, [(Labels::new(), stats.reads_saved)])?;
+        total(out, "reads_saved", help, stats.reads_saved)?;
         let help = "Transactions that the stored trace lacks";
-        counter(out, "trace_dropped", help, [(Labels::new(), stats.trace_dropped)])
+        total(out, "trace_dropped", help, stats.trace_dropped)
     }
 
     /// Writes what the client does beside its transactions.
     fn upkeep(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let (recorder, stats) = (&self.app.recorder, self.app.db.stats());
         let rounds = read(&recorder.counters.gc_rounds);
-        counter(out, "gc_rounds", "Rounds of garbage collection", [(Labels::new(), rounds)])?;
+        total(out, "gc_rounds", "Rounds of garbage collection", rounds)?;
         let collected = recorder.collected.sums();
         let collected = collected.into_iter().map(|(kind, n)| (labels([("kind", kind)]), n));
         let help = "Locks resolved, cells and records dropped by garbage collection";
@@ -269,11 +274,11 @@ impl All {
         ];
         counter(out, "locks_renewed", "Locks that were renewed", renewed)?;
         let help = "Times a worker found another worker on the same row and went elsewhere";
-        counter(out, "scan_jumps", help, [(Labels::new(), stats.jumps)])?;
+        total(out, "scan_jumps", help, stats.jumps)?;
         let help = "Notifications whose change had been handled before";
-        counter(out, "notifications_stale", help, [(Labels::new(), stats.notifications_stale)])?;
+        total(out, "notifications_stale", help, stats.notifications_stale)?;
         let help = "Events that a watcher failed on, or took too long for";
-        counter(out, "watcher_failures", help, [(Labels::new(), stats.watcher_failures)])
+        total(out, "watcher_failures", help, stats.watcher_failures)
     }
 
     /// Writes the requests to a store behind a network.
@@ -323,7 +328,7 @@ impl All {
         let recorder = &self.app.recorder;
         let counters = &recorder.counters;
         let help = "Locks of other transactions that were found";
-        counter(out, "locks_found", help, [(Labels::new(), read(&counters.locks_found))])?;
+        total(out, "locks_found", help, read(&counters.locks_found))?;
         let waited = read(&counters.lock_wait_us) as f64 / 1e6;
         let help = "Time that was waited for locks";
         let unit = Some(&Unit::Seconds);

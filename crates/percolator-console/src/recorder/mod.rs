@@ -142,7 +142,7 @@ impl Recorder {
 
     /// Wraps a store, so that this recorder counts its requests by method and result, and their
     /// durations. `/metrics` shows them as `percolator_store_requests_total` and
-    /// `percolator_store_request_seconds`.
+    /// `percolator_store_request_seconds`. A request that its caller drops does not count.
     ///
     /// Wrap a store that lies behind a network. A store in this process answers most requests
     /// within microseconds, of which the counts would take a share.

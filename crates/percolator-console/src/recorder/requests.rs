@@ -1,7 +1,7 @@
 //! Counts the requests that a client sends to its store: by method and result, with durations.
 //!
-//! [`counted`] wraps the store. Requests that need no answer from the store,
-//! such as glances into a cache, do not count.
+//! [`counted`] wraps the store. Requests that need no answer from the store, such as glances into a
+//! cache, do not count. A request counts when it ends, so one that its caller drops does not.
 
 use std::fmt;
 use std::sync::Arc;
