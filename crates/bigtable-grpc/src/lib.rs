@@ -16,6 +16,7 @@ mod server;
 mod syncing;
 mod time;
 
+pub use bigtable_fjall::BackedUp;
 pub use client::{Address, BareConditional, BareRead, BareTable, ClientOptions, GrpcStore};
 pub use cluster_net::{Role, Tls};
 pub use server::{ServeError, ServeOptions, Server};

@@ -2,8 +2,8 @@
 //!
 //! One authority signs all certificates of a cluster. A certificate names *roles*, as DNS names
 //! in its subject alternative names: `client.percolator.internal`,
-//! `oracle.percolator.internal`, `table.percolator.internal`. A server accepts only clients of
-//! the roles that it serves. A client accepts only servers of the role that it looks for, on
+//! `oracle.percolator.internal`, `table.percolator.internal`, `admin.percolator.internal`. A
+//! server accepts only clients of the roles that it serves. A client accepts only servers of the role that it looks for, on
 //! any host. So a leader may run anywhere, and the holder of a client's certificate cannot pose
 //! as the oracle.
 //!
@@ -40,6 +40,8 @@ pub enum Role {
     Oracle,
     /// A server of tables.
     Table,
+    /// An administrator, who may do what a client may, and may ask for backups.
+    Admin,
 }
 
 impl Role {
@@ -49,6 +51,7 @@ impl Role {
             Role::Client => "client.percolator.internal",
             Role::Oracle => "oracle.percolator.internal",
             Role::Table => "table.percolator.internal",
+            Role::Admin => "admin.percolator.internal",
         }
     }
 }

@@ -195,6 +195,34 @@ fn processes_that_outlive_a_restore_are_refused() {
     run(&["set", "Bob", "bal", "12", "--config", text(&new)]).with(0);
 }
 
+/// The table server of the settings makes the backup, under its own directory of backups.
+#[test]
+fn an_administrator_asks_a_table_server_for_a_backup() {
+    let shell = Shell::new();
+    let backups = shell.path("backups");
+    let table = Process::start(&[
+        "serve",
+        "table",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        text(&shell.data()),
+        "--backups",
+        text(&backups),
+    ]);
+    let config = shell.path("store.toml");
+    // A backup needs no oracle.
+    fs::write(&config, format!("store = \"bigtable://{}/p/i\"\n", table.first_line)).unwrap();
+    let ask = |to| run(&["backup", "--config", text(&config), "--to", to, "--json"]);
+    let made = ask("weekly").with(0).json();
+    assert!(made["new_files"].as_u64().unwrap() > 0, "{made}");
+    run(&["check", text(&backups.join("weekly"))]).with(0);
+    ask("../data").refused(2, "cannot name a backup", "serve table");
+    run(&["backup", "--to", "weekly"]).refused(2, "no store is named", "--config");
+    drop(table);
+    ask("weekly").refused(4, "store", "");
+}
+
 #[test]
 fn a_web_index_is_restored_with_its_search_index() {
     let shell = Shell::new();

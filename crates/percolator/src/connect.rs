@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::Store;
-use bigtable_grpc::{ClientOptions, GrpcStore};
+use bigtable_grpc::{BackedUp, ClientOptions, GrpcStore};
 use percolator_core::{Client, GcOptions, LockService, Options, ProcessInfo, Runtime};
 use percolator_core::{Services, TableLocks};
 #[cfg(feature = "etcd")]
@@ -146,13 +146,40 @@ impl Config {
     /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that are wrong, and
     /// errors of the store.
     pub async fn open_store(&self) -> Result<Arc<dyn Store>, percolator_core::Error> {
+        Ok(Arc::new(self.open_grpc_store().await?))
+    }
+
+    /// Has the table server of the settings write a backup of its store on its own machine, into
+    /// the directory `name` of its directory of backups (`percolator serve table --backups DIR`).
+    /// Needs the feature `cluster`. If the settings name certificates, this process's must name
+    /// `admin.percolator.internal`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> percolator::Result<()> {
+    /// use percolator::cluster::Config;
+    /// let made = Config::load()?.backup("weekly").await?;
+    /// println!("{} files, {} bytes", made.files, made.bytes);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that are wrong, and the
+    /// errors of [`GrpcStore::backup`] as [`Error::Store`](percolator_core::Error::Store).
+    ///
+    /// # Cancellation
+    /// The server goes on with the backup.
+    pub async fn backup(&self, name: &str) -> Result<BackedUp, percolator_core::Error> {
+        Ok(self.open_grpc_store().await?.backup(name).await?)
+    }
+
+    async fn open_grpc_store(&self) -> Result<GrpcStore, percolator_core::Error> {
         let options = ClientOptions {
             tls: self.tls()?,
             plaintext_beyond_loopback: self.is_insecure(),
             batch_delay: self.batch_delay()?,
             ..ClientOptions::default()
         };
-        Ok(Arc::new(GrpcStore::open(&self.store()?, options).await?))
+        Ok(GrpcStore::open(&self.store()?, options).await?)
     }
 }
 

@@ -43,8 +43,8 @@
 //!   `recovery`, `backup` and `restore`; `OpenOptions`, `Durability`, `admin::Recovery`,
 //!   `admin::BackedUp` and `admin::Restored`.
 //! * `cluster` adds a database that several processes share: `Percolator::connect` and
-//!   `from_config`; `Cluster`, `Locks`, `Config`, `Setting`, `Address`, `StoreAddress`, `Tls` and
-//!   `rpc` in the module [`cluster`].
+//!   `from_config`; `Cluster`, `Locks`, `Config`, `Setting`, `Address`, `StoreAddress`,
+//!   `BackedUp`, `Tls` and `rpc` in the module [`cluster`].
 //! * `etcd` adds a cluster's lock service in etcd: `Locks::etcd`, `Locks::etcd_with_tls`,
 //!   `rpc::etcd`. It enables `cluster`.
 //!
@@ -103,7 +103,7 @@ pub mod admin {
 /// connects to another process needs the feature `cluster`.
 pub mod cluster {
     #[cfg(feature = "cluster")]
-    pub use bigtable_grpc::Address as StoreAddress;
+    pub use bigtable_grpc::{Address as StoreAddress, BackedUp};
     pub use percolator_core::face::cluster::*;
     #[cfg(feature = "cluster")]
     pub use percolator_rpc::{self as rpc, Address, Tls};

@@ -40,6 +40,7 @@ const PROTOCOLS: [Protocol; 3] = [
             "google/bigtable/admin/v2/bigtable_table_admin.proto",
             "google/bigtable/admin/v2/bigtable_instance_admin.proto",
             "percolator/bigtable/v1/extension.proto",
+            "percolator/bigtable/v1/administration.proto",
         ],
         configure: |builder| {
             let builder = builder.bytes(".google.bigtable.v2").bytes(".percolator.bigtable.v1");

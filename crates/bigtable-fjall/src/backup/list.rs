@@ -28,7 +28,6 @@ pub(super) const FILES_DIR: &str = "files";
 ///
 /// See [`FjallStore::backup`](crate::FjallStore::backup) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BackedUp {
     /// The id of the store that was backed up.
     pub store: StoreId,

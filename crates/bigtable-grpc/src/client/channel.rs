@@ -23,6 +23,7 @@ use crate::proto::admin::bigtable_instance_admin_client::BigtableInstanceAdminCl
 use crate::proto::admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use crate::proto::data::bigtable_client::BigtableClient;
 use crate::proto::data::{FeatureFlags, PingAndWarmRequest};
+use crate::proto::extension::administration_client::AdministrationClient;
 use crate::proto::extension::extension_client::ExtensionClient;
 
 /// The endpoints of Cloud Bigtable.
@@ -174,6 +175,10 @@ impl Channels {
 
     pub(crate) fn extension(&self) -> ExtensionClient<Connection> {
         ExtensionClient::new(self.data.connection()).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+
+    pub(crate) fn administration(&self) -> AdministrationClient<Connection> {
+        AdministrationClient::new(self.data.connection())
     }
 
     fn admin(&self) -> Connection {

@@ -19,6 +19,7 @@
 //!   each.rs         several single-row reads (row_read.rs) in one request
 //!   split.rs        dividing entries among requests
 //!   gather.rs       delaying requests, so that those of several callers go together
+//!   administration.rs  backups, for an administrator
 //!   bare.rs         prepared requests, the baseline of measurements
 //!   status.rs       status codes of the API as errors
 //! ```
@@ -29,6 +30,7 @@
 //! one may have been applied, the caller gets [`Unknown`](bigtable::Error::Unknown).
 
 mod address;
+mod administration;
 mod bare;
 mod batch;
 mod channel;

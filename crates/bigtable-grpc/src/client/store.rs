@@ -427,6 +427,15 @@ impl GrpcStore {
         all.entry(name.to_owned()).or_insert_with(gathers).clone()
     }
 
+    pub(super) fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    /// The instance's name in the API.
+    pub(super) fn instance(&self) -> &str {
+        &self.instance
+    }
+
     /// Number of requests that this client has sent so far, each attempt counted.
     pub fn requests_sent(&self) -> u64 {
         self.channels.requests_sent()

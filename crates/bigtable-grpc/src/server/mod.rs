@@ -4,6 +4,7 @@
 //!   data.rs            ReadRows (read_rows, row_set, chunks)   SampleRowKeys (sample)
 //!                      MutateRow(s) (mutate)   CheckAndMutateRow (check)
 //!                      ReadModifyWriteRow (modify)
+//!   administration.rs  backups, for an administrator
 //!   extension.rs       several CheckAndMutateRow in one request, for clients of this project; and
 //!                      several reads (read_each)
 //!   table_admin.rs     tables and families      instance_admin.rs   the instance, static
@@ -29,6 +30,7 @@
 //! * Access control by table. Every client that may connect may do everything.
 //! * Times of cells beyond the year 287,396.
 
+mod administration;
 mod check;
 mod chunks;
 mod collect;
@@ -56,7 +58,7 @@ mod tables;
 mod tests;
 
 use std::convert::Infallible;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,9 +88,9 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Longest time for a request to arrive completely.
 const ARRIVAL: Duration = Duration::from_secs(60);
-/// The peers that a server with certificates serves: clients, and oracles, which keep a record
-/// in a table.
-const SERVED: [Role; 2] = [Role::Client, Role::Oracle];
+/// The peers that a server with certificates serves: clients, oracles, which keep a record in a
+/// table, and administrators.
+const SERVED: [Role; 3] = [Role::Client, Role::Oracle, Role::Admin];
 
 /// The options of a listening server.
 ///
@@ -108,11 +110,20 @@ pub struct ServeOptions {
     /// Most connections at a time. The server closes further ones at once. Default: 1,000
     /// connections.
     pub connections_max: usize,
+    /// The directory in which the server makes backups of its store if an administrator asks for
+    /// one ([`GrpcStore::backup`](crate::GrpcStore::backup)). In plain text, every program that
+    /// reaches the server may ask. `None` refuses all of them. Default: `None`.
+    pub backups: Option<PathBuf>,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
-        ServeOptions { tls: None, plaintext_beyond_loopback: false, connections_max: 1000 }
+        ServeOptions {
+            tls: None,
+            plaintext_beyond_loopback: false,
+            connections_max: 1000,
+            backups: None,
+        }
     }
 }
 
@@ -233,7 +244,7 @@ impl Server {
         options: ServeOptions,
         mut stopped: oneshot::Receiver<Infallible>,
     ) -> Result<(), ServeError> {
-        let ServeOptions { tls, plaintext_beyond_loopback, connections_max } = options;
+        let ServeOptions { tls, plaintext_beyond_loopback, connections_max, backups } = options;
         if tls.is_none() && !plaintext_beyond_loopback {
             check_plaintext(listener.local_addr()?)?;
         }
@@ -290,6 +301,7 @@ impl Server {
             .add_service(health_service)
             .add_service(data::service(tables.clone()))
             .add_service(extension::service(tables.clone()))
+            .add_service(administration::service(tables.clone(), backups, certified))
             .add_service(BigtableTableAdminServer::new(table_admin::TableAdmin(tables.clone())))
             .add_service(BigtableInstanceAdminServer::new(instance_admin::InstanceAdmin(tables)))
             .add_service(OperationsServer::new(instance_admin::Operations))

@@ -1,14 +1,17 @@
-//! Implements `backup`: copies a store, whether or not a process has it open.
+//! Implements `backup`: copies a store, whether or not a process has it open, or asks a table
+//! server for a copy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bigtable_fjall::{BackedUp, Options};
 use clap::Args;
+use percolator::cluster::Config;
 use serde_json::json;
 
 use crate::clock::rfc3339;
+use crate::cmd::config;
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::output::{Column, grouped};
 use crate::owner::asked;
 use crate::store::{check_there, open_store};
@@ -19,21 +22,29 @@ use crate::store::{check_there, open_store};
 /// the directory open (a program of yours, `demo`, `serve table`), that process makes the
 /// copy, with its own user's rights.
 ///
+/// With --config, the cluster's table server makes the backup, on its own machine and under
+/// the directory that its administrator named (`serve table --backups DIR`).
+///
 /// If the target directory holds an earlier backup of the same store, the command writes new
 /// contents only. The earlier backup stays until the new backup is whole, and is then replaced. If
 /// the store is damaged, the command reports the damage and makes no backup.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator backup --data D --to B
+  percolator backup --config percolator.toml --to weekly
   percolator check B && percolator restore --from B --data NEW")]
 pub(crate) struct Backup {
     /// The directory for the backup. It is empty, does not exist yet, or holds an earlier
-    /// backup.
+    /// backup. With --config it is a name, without slashes, in the table server's directory of
+    /// backups.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// The directory of the store, on this machine.
     #[arg(long, value_name = "DIR", env = "PERCOLATOR_DATA", hide_env_values = true)]
-    data: PathBuf,
+    data: Option<PathBuf>,
+    /// The settings of a cluster, whose table server is to make the backup.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 impl Backup {
@@ -43,7 +54,7 @@ impl Backup {
             // The path is relative to the asker's directory, and this process may work in
             // another one.
             Some(asked) => asked.backup(&asked.asker().dir.join(&self.to)).await?,
-            None => self.of_closed().await?,
+            None => self.made_here_or_by_server().await?,
         };
         if out.json {
             out.json(&as_json(&made))?;
@@ -62,10 +73,31 @@ impl Backup {
         Ok(Exit::Done)
     }
 
+    async fn made_here_or_by_server(&self) -> anyhow::Result<BackedUp> {
+        match (&self.config, &self.data) {
+            (Some(_), Some(_)) if std::env::var_os("PERCOLATOR_DATA").is_none() => {
+                Err(Failure::usage("--data and --config name two stores", "omit one of them"))
+            }
+            (Some(file), _) => {
+                let settings = Config::load_file(file).map_err(config::with_advice)?;
+                let name = self.to.to_str().ok_or_else(|| {
+                    Failure::usage("the name of the backup is not text", "choose another --to")
+                })?;
+                settings.backup(name).await.map_err(of_server)
+            }
+            (None, Some(data)) => self.of_closed(data).await,
+            (None, None) => Err(Failure::usage(
+                "no store is named",
+                "give a directory with --data DIR or PERCOLATOR_DATA, or the settings of a cluster \
+                 with --config FILE",
+            )),
+        }
+    }
+
     /// Opens a store that no other process has open, and copies it.
-    async fn of_closed(&self) -> anyhow::Result<BackedUp> {
-        check_there(&self.data)?;
-        let store = open_store(&self.data, Options::default()).await?;
+    async fn of_closed(&self, data: &Path) -> anyhow::Result<BackedUp> {
+        check_there(data)?;
+        let store = open_store(data, Options::default()).await?;
         let to = self.to.clone();
         let made = tokio::task::spawn_blocking(move || {
             let made = store.backup(to);
@@ -73,6 +105,17 @@ impl Backup {
             made.and_then(|made| closed.map(|()| made))
         });
         Ok(made.await??)
+    }
+}
+
+/// Converts the error of a backup that a table server was asked for.
+fn of_server(error: percolator::Error) -> anyhow::Error {
+    match error {
+        percolator::Error::Store(bigtable::Error::InvalidRequest(why)) => Failure::usage(
+            why.to_string(),
+            "`percolator serve table --help` says how a table server makes backups",
+        ),
+        error => config::with_advice(error),
     }
 }
 

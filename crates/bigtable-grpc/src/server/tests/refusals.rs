@@ -2,6 +2,7 @@
 
 #[path = "../../../../cluster-net/tests/support/authority.rs"]
 mod authority;
+mod backups;
 mod limits;
 mod logs;
 mod peers;

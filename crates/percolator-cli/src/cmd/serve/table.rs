@@ -28,8 +28,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 ///
 /// Google's clients and tools use this server like Google's emulator: BIGTABLE_EMULATOR_HOST names
 /// the address that the server prints. With certificates the server serves every client that shows
-/// one for client.percolator.internal or oracle.percolator.internal. Such a client may do
-/// everything. The server ends on Ctrl-C or SIGTERM, after the requests in flight.
+/// one for client.percolator.internal, oracle.percolator.internal or admin.percolator.internal.
+/// Such a client may do everything with the tables; backups are for administrators. The server ends on Ctrl-C or SIGTERM, after the requests in flight.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve table --listen 127.0.0.1:8086 --data D &
@@ -54,6 +54,10 @@ pub(crate) struct Table {
         help_heading = "Store"
     )]
     data: PathBuf,
+    /// A directory in which the server makes backups of its store, for an administrator who runs
+    /// `percolator backup --config FILE`. By default it makes none on request.
+    #[arg(long, value_name = "DIR", help_heading = "Store")]
+    backups: Option<PathBuf>,
     /// When an acknowledged mutation counts as durable.
     #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL", help_heading = "Store")]
     durability: Durability,
@@ -69,6 +73,14 @@ impl Table {
                 "choose another address or port with --listen; port 0 takes a free one",
             )
         })?;
+        if let Some(dir) = &self.backups {
+            std::fs::create_dir_all(dir).map_err(|error| {
+                Failure::usage(
+                    format!("cannot create the directory of backups {}: {error}", dir.display()),
+                    "name a directory that this process may write to with --backups",
+                )
+            })?;
+        }
         let durability = self.durability.into();
         let options = bigtable_fjall::Options {
             durability,
@@ -96,6 +108,7 @@ impl Table {
             tls,
             plaintext_beyond_loopback: self.tls.insecure,
             connections_max: self.connections_max,
+            backups: self.backups.clone(),
         };
         let membership = Membership::default();
         let gauge = Gauge::new(STORE_PRESSURE.0, STORE_PRESSURE.1, move || Some(store.pressure()));

@@ -43,7 +43,9 @@ async fn those_of_other_roles() {
     let dir = tempfile::tempdir().unwrap();
     let ours = Authority::new();
     let address = guarded(dir.path(), ours.tls(&[Role::Table])).await;
-    for roles in [&[Role::Client][..], &[Role::Oracle], &[Role::Table, Role::Client]] {
+    for roles in
+        [&[Role::Client][..], &[Role::Oracle], &[Role::Admin], &[Role::Table, Role::Client]]
+    {
         ask(address, Some(ours.tls(roles))).await.unwrap();
     }
     let refused = ask(address, Some(ours.tls(&[Role::Table]))).await.unwrap_err();
