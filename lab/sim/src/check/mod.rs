@@ -17,7 +17,6 @@
 //! snapshot       reads, scans, own writes, no overlapping writers      (H01 to H38; P1, P2)
 //! whole          all cells of a transaction, no lock, no tomb beside   (P3, P5)
 //! observers      once for each change, and none lost                   (H47 to H62; P6, P7)
-//! list_append    the same isolation level without trusting timestamps  (Elle's rules)
 //! ```
 //!
 //! P1 to P7 are what Percolator promises to its users; a hazard (H) is a way to break a promise:
@@ -41,7 +40,6 @@
 mod answers;
 mod facts;
 mod findings;
-pub mod list_append;
 mod observers;
 mod one_commit;
 mod oracle;

@@ -3,7 +3,6 @@
 
 mod bad;
 mod good;
-mod lists;
 mod random;
 
 use std::time::Duration;

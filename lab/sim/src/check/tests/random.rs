@@ -10,7 +10,6 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::check::list_append::{self, ListOp, ListTxn};
 
 const ROWS: u16 = 4;
 
@@ -44,7 +43,6 @@ struct Open {
     ops: Vec<Op>,
     snapshot: BTreeMap<u16, u64>,
     own: BTreeMap<u16, bool>,
-    lists: Vec<ListOp>,
 }
 
 /// The state of the simulator, with the history so far.
@@ -53,10 +51,7 @@ struct Simulator {
     clock: u64,
     live: BTreeMap<u16, u64>,
     newest: BTreeMap<u16, u64>,
-    /// The elements that the live and former versions of each row appended.
-    lists: BTreeMap<u16, Vec<u64>>,
     history: History,
-    list_txns: Vec<ListTxn>,
 }
 
 fn cell(row: u16) -> Cell {
@@ -72,7 +67,6 @@ impl Simulator {
     fn run(steps: &[Step]) -> Self {
         let mut world = Simulator::default();
         let mut open: BTreeMap<usize, Open> = BTreeMap::new();
-        let mut snapshots: BTreeMap<usize, BTreeMap<u16, Vec<u64>>> = BTreeMap::new();
         for step in steps {
             match *step {
                 Step::Begin(slot) => {
@@ -80,9 +74,8 @@ impl Simulator {
                         continue;
                     }
                     let (s, snapshot) = (world.tick(), world.live.clone());
-                    snapshots.insert(slot, world.lists.clone());
-                    let (ops, own, lists) = (Vec::new(), BTreeMap::new(), Vec::new());
-                    open.insert(slot, Open { s, ops, snapshot, own, lists });
+                    let (ops, own) = (Vec::new(), BTreeMap::new());
+                    open.insert(slot, Open { s, ops, snapshot, own });
                 }
                 Step::Commit(slot, told) => {
                     if let Some(txn) = open.remove(&slot) {
@@ -91,8 +84,7 @@ impl Simulator {
                 }
                 Step::Read(slot, row) => {
                     if let Some(txn) = open.get_mut(&slot) {
-                        let list = snapshots[&slot].get(&row).cloned().unwrap_or_default();
-                        txn.read(row, list);
+                        txn.read(row);
                     }
                 }
                 Step::Scan(slot, from, to, limit) => {
@@ -117,7 +109,6 @@ impl Simulator {
         let clash = open.own.keys().any(|row| self.newest.get(row).is_some_and(|c| *c > open.s));
         if open.own.is_empty() || clash {
             add(&mut self.history, txn(open.s, Outcome::Aborted, &open.ops));
-            self.list_txns.push(ListTxn { ops: open.lists, outcome: Outcome::Aborted });
             return;
         }
         let c = self.tick();
@@ -127,11 +118,8 @@ impl Simulator {
                 true => self.live.remove(row),
                 false => self.live.insert(*row, open.s),
             };
-            self.lists.entry(*row).or_default().push(open.s);
         }
-        let outcome = Outcome::Committed(ts(c));
-        add(&mut self.history, txn(open.s, outcome, &open.ops));
-        self.list_txns.push(ListTxn { ops: open.lists, outcome });
+        add(&mut self.history, txn(open.s, Outcome::Committed(ts(c)), &open.ops));
         if !told {
             self.history.txns.last_mut().unwrap().outcome = Outcome::Unknown;
         }
@@ -146,12 +134,8 @@ impl Open {
         }
     }
 
-    fn read(&mut self, row: u16, mut list: Vec<u64>) {
+    fn read(&mut self, row: u16) {
         self.ops.push(Op::Read { cell: cell(row), writer: self.sees(row).map(ts) });
-        if self.own.contains_key(&row) {
-            list.push(self.s);
-        }
-        self.lists.push(ListOp::Read { key: u64::from(row), list });
     }
 
     fn scan(&mut self, from: u16, to: u16, limit: usize) {
@@ -163,9 +147,7 @@ impl Open {
 
     fn write(&mut self, row: u16, delete: bool) {
         self.ops.push(Op::Write { cell: cell(row), delete });
-        if self.own.insert(row, delete).is_none() {
-            self.lists.push(ListOp::Append { key: u64::from(row), element: self.s });
-        }
+        self.own.insert(row, delete);
     }
 }
 
@@ -242,7 +224,6 @@ proptest! {
     fn snapshot_isolation_is_accepted(steps in steps()) {
         let world = Simulator::run(&steps);
         prop_assert_eq!(check(&world.history), []);
-        prop_assert_eq!(list_append::check(&world.list_txns), []);
     }
 
     #[test]
