@@ -115,6 +115,61 @@ fn what_is_imported_equals_what_was_exported() {
 }
 
 #[test]
+fn csv_holds_the_same_data() {
+    let shell = Shell::new();
+    fill(&shell);
+    let csv = shell.export(&["--format", "csv"]);
+    let file = shell.path("all.csv");
+    fs::write(&file, &csv).unwrap();
+    let imported = shell.import(&file, "new").with(0).json();
+    assert_eq!(imported["rows"], 602);
+    for table in ["default", "docs"] {
+        assert_eq!(shell.scan("new", table), shell.scan("data", table));
+    }
+    // The name of the file is not needed, and neither are lines that end as in UNIX.
+    let other = shell.path("other");
+    fs::write(&other, ["\u{feff}", &csv.replace('\n', "\r\n")].concat()).unwrap();
+    let ran =
+        run(&[
+            &[
+                "import",
+                text(&other),
+                "--format",
+                "csv",
+                "--data",
+                text(&shell.path("other-store")),
+            ][..],
+            &["--json"],
+        ]
+        .concat());
+    assert_eq!(ran.with(0).json()["rows"], 602);
+    // Where nothing was cut off, the last record says so.
+    let cut = shell.path("cut.csv");
+    let (most, _) = csv.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&cut, most).unwrap();
+    assert!(shell.import(&cut, "third").with(3).stderr.contains("ends before"));
+    fs::write(&cut, csv.replacen("docs,\"text", "a b,\"text", 1)).unwrap();
+    let counts = shell.import_all(&cut, "third").with(1).json();
+    assert_eq!((&counts["bad_lines"], &counts["rows"]), (&1.into(), &601.into()));
+    assert!(shell.errors().contains("not a table name"), "{}", shell.errors());
+}
+
+#[test]
+fn an_export_with_lines_removed_is_not_whole() {
+    let shell = Shell::new();
+    fill(&shell);
+    let whole = shell.export(&["--prefix", "text"]);
+    let lines: Vec<&str> = whole.lines().collect();
+    let file = shell.path("less.jsonl");
+    fs::write(&file, [lines[0], lines[1], lines[3]].join("\n")).unwrap();
+    let ran = shell.import(&file, "new").with(3);
+    assert!(ran.stderr.contains("has 1 rows, and its export had 2"), "{}", ran.stderr);
+    // Of two exports in one file, each must be whole.
+    fs::write(&file, [lines[0], &whole].join("\n")).unwrap();
+    assert!(shell.import(&file, "new").with(3).stderr.contains("ends before"));
+}
+
+#[test]
 fn bad_lines_are_named_or_left_out() {
     let shell = Shell::new();
     fill(&shell);

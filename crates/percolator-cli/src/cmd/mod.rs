@@ -8,6 +8,7 @@ mod cluster;
 mod completions;
 pub(crate) mod config;
 mod console;
+mod csv;
 mod demo;
 mod export;
 mod failures;
