@@ -1,5 +1,5 @@
 //! `percolator export` and `import`: equal afterwards, whatever keys and values are; bad lines;
-//! interruptions; an imported web index.
+//! interruptions; observers; an imported web index.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -309,4 +309,31 @@ fn an_imported_web_index_is_complete() {
     let load = ["webindex", "load", text(&site), "--base", base, "--data"];
     run(&[&load[..], &[text(&shell.path("new"))]].concat()).with(0);
     run(&["webindex", "verify", "--data", text(&shell.path("new"))]).with(0);
+}
+
+/// Reads how often the observer of `doc:text` waits to run.
+fn backlog(data: &Path) -> Value {
+    run(&["backlog", "--json", "--data", text(data)]).with(0).json()
+}
+
+#[test]
+fn observers_skip_what_is_imported_and_run_for_later_changes() {
+    let shell = Shell::new();
+    shell::observed(&shell, false);
+    let file = shell.path("all.jsonl");
+    fs::write(&file, shell.export(&[])).unwrap();
+    shell.import(&file, "runs").with(0);
+    assert!(backlog(&shell.path("runs")).to_string().contains("doc:text"));
+    let skips = shell.path("skips");
+    let import = ["import", text(&file), "--observers", "skip", "--data", text(&skips)];
+    run(&import).with(0);
+    assert!(!backlog(&skips).to_string().contains("doc:text"));
+    assert_eq!(shell.scan("skips", "docs"), shell.scan("data", "docs"));
+    let cell = ["cell", "a", "doc:text", "--table", "docs", "--json", "--data", text(&skips)];
+    let acks = run(&cell).with(0).stdout;
+    assert!(acks.contains("\"parse\""), "it is acknowledged: {acks}");
+    // A later change is there to be handled, and an import of the same again skips it.
+    let set = ["set", "a", "doc:text", "new", "--table", "docs", "--data", text(&skips)];
+    run(&set).with(0);
+    assert!(backlog(&skips).to_string().contains("doc:text"));
 }

@@ -12,31 +12,19 @@
 use anyhow::Context as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use percolator::observe::{Observed, Strength};
 use percolator::{RowRange, ScannedRow, Snapshot};
 use serde_json::{Value, json};
 
 use crate::cmd::csv;
-use crate::cmd::import::POSITIONS;
+use crate::cmd::transfer::{Format, POSITIONS, VERSION};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::output::{Out, grouped};
 use crate::progress::Progress;
 use crate::store::StoreArgs;
-
-/// The version of the lines.
-pub(super) const VERSION: u64 = 1;
-
-/// The format of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// Lines of JSON.
-    Jsonl,
-    /// CSV with a header.
-    Csv,
-}
 
 /// Write the data as lines of JSON or CSV, as it is at one timestamp.
 ///
@@ -116,18 +104,18 @@ struct Lines {
 
 impl Lines {
     fn begin(&self, snapshot: &Snapshot, observers: Vec<Value>) -> anyhow::Result<()> {
-        let timestamp = snapshot.timestamp().as_u64();
-        Ok(match self.format {
+        match self.format {
             Format::Jsonl => {
                 let begin = json!({
                     "percolator_export": VERSION,
-                    "timestamp": timestamp,
+                    "timestamp": snapshot.timestamp().as_u64(),
                     "observers": observers,
                 });
-                self.out.line(&begin.to_string())?
+                self.out.line(&begin.to_string())?;
             }
             Format::Csv => self.out.bytes(&csv::header()?)?,
-        })
+        }
+        Ok(())
     }
 
     fn row(&self, table: &str, row: &ScannedRow) -> anyhow::Result<()> {
@@ -143,12 +131,14 @@ impl Lines {
     }
 
     fn end(&self, rows: u64, cells: u64) -> anyhow::Result<()> {
-        Ok(match self.format {
+        match self.format {
             Format::Jsonl => {
-                self.out.line(&json!({ "end": { "rows": rows, "cells": cells } }).to_string())?
+                let end = json!({ "end": { "rows": rows, "cells": cells } });
+                self.out.line(&end.to_string())?;
             }
             Format::Csv => self.out.bytes(&csv::end(rows)?)?,
-        })
+        }
+        Ok(())
     }
 }
 

@@ -22,6 +22,7 @@ mod read;
 mod restore;
 pub mod serve;
 mod tables;
+mod transfer;
 mod tx;
 mod wait;
 pub mod webindex;

@@ -20,10 +20,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::cmd::export::VERSION;
 use crate::cmd::import::input::{self, Input, LINE_BYTES_MAX, Text};
 use crate::cmd::import::mapping::{Field, Mapping};
 use crate::cmd::import::row::{Bad, Item, Line, Row};
+use crate::cmd::transfer::VERSION;
 use crate::keys::brief;
 
 /// The lines of a file.

@@ -6,6 +6,8 @@
 //! mapping  how the fields of other programs become rows and columns
 //! json     lines of JSON
 //! csv      records of CSV
+//! source   both of them
+//! rows     the transactions that write the rows
 //! ```
 //!
 //! The rows are written by transactions of bounded size. Each transaction also stores how many
@@ -19,37 +21,31 @@ mod input;
 mod json;
 mod mapping;
 mod row;
+mod rows;
+mod source;
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::Args;
-use percolator::{Attempt, Column, Percolator, RowKey, Table};
+use clap::{Args, ValueEnum};
+use percolator::RowKey;
 use serde_json::json;
 
-use crate::cmd::export::{Format, VERSION};
 use crate::cmd::import::csv::CsvRecords;
 use crate::cmd::import::input::Input;
 use crate::cmd::import::json::JsonLines;
 use crate::cmd::import::mapping::Mapping;
-use crate::cmd::import::row::{Bad, Item, Line, Row};
+use crate::cmd::import::row::{Item, Line};
+use crate::cmd::import::rows::Importing;
+use crate::cmd::import::source::{Source, unknown};
+use crate::cmd::transfer::Format;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::keys::brief;
 use crate::output::grouped;
 use crate::progress::Progress;
 use crate::store::StoreArgs;
-
-/// The table of the positions of imports that are not complete.
-pub(super) const POSITIONS: &str = "percolator-imports";
-const POSITION: Column = Column::literal("import:lines");
-
-/// The most cells and bytes that one transaction writes, unless a single line has more.
-const CELLS_MAX: usize = 1000;
-const BYTES_MAX: usize = 1 << 20;
 
 /// Write the rows of a file into a store.
 ///
@@ -59,8 +55,8 @@ const BYTES_MAX: usize = 1 << 20;
 ///
 /// An existing row gets the cells of the file, and keeps its other cells. The observers of the
 /// exported tables are registered first. They run for each imported cell, once a program that has
-/// them works on the store. If the import of a file is interrupted, run it again: it continues
-/// where it stopped.
+/// them works on the store, unless --observers skip is given. If the import of a file is
+/// interrupted, run it again: it continues where it stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator import all.jsonl --data NEW
@@ -89,18 +85,22 @@ pub(crate) struct Import {
     /// status is then 1.
     #[arg(long, value_name = "FILE")]
     errors: Option<PathBuf>,
+    /// Whether observers run for the imported cells. Those that the store does not know yet run in
+    /// any case, when a program registers them.
+    #[arg(long, value_enum, default_value = "run", value_name = "WHAT")]
+    observers: Observers,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// The outcome of an import.
-#[derive(Debug, Default)]
-struct Counts {
-    lines: u64,
-    resumed_after: u64,
-    rows: u64,
-    cells: u64,
-    bad_lines: u64,
+/// What observers do for imported cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Observers {
+    /// They run for each cell, as after any other write.
+    Run,
+    /// They skip the imported cells, and run for later changes of these cells. Derived data must
+    /// be in the file too.
+    Skip,
 }
 
 impl Import {
@@ -119,16 +119,9 @@ impl Import {
         });
         let store = self.store.synced_at_end();
         let db = store.open().await?;
-        let mut importing = Importing {
-            positions: db.table(POSITIONS).await?,
-            db: &db,
-            key,
-            errors: errors.transpose()?,
-            tables: BTreeMap::new(),
-            batch: Vec::new(),
-            counts: Counts::default(),
-            progress: Progress::new(out.quiet, None),
-        };
+        let skips = self.observers == Observers::Skip;
+        let progress = Progress::new(out.quiet, None);
+        let mut importing = Importing::new(&db, key, errors.transpose()?, skips, progress).await?;
         let missing = importing.all(first, source).await?;
         db.sync().await?;
         let counts = importing.counts;
@@ -192,191 +185,10 @@ impl Import {
         let mut hasher = blake3::Hasher::new();
         let mut file = File::open(&self.file).map_err(|error| self.unread(error))?;
         io::copy(&mut file, &mut hasher).map_err(|error| self.unread(error))?;
-        let options = (self.format(), &self.table, &self.key, &self.map);
-        if !matches!(options, (Format::Jsonl, None, ..)) {
+        let options = (self.format(), self.observers, &self.table, &self.key, &self.map);
+        if !matches!(options, (Format::Jsonl, Observers::Run, None, ..)) {
             hasher.update(format!("{options:?}").as_bytes());
         }
         Ok(hasher.finalize().to_hex().to_string())
     }
-}
-
-/// The file, in its format.
-enum Source {
-    Json(JsonLines),
-    Csv(Box<CsvRecords>),
-}
-
-impl Source {
-    fn next(&mut self) -> anyhow::Result<Option<Item>> {
-        let item = match self {
-            Source::Json(lines) => lines.next(),
-            Source::Csv(records) => records.next(),
-        };
-        item.context("reading the file's lines")
-    }
-}
-
-/// The rows of the export that is being read, to find out whether some are missing.
-#[derive(Default)]
-struct Whole {
-    /// Whether the last line of an export must follow.
-    is_open: bool,
-    rows: u64,
-    missing: Option<String>,
-}
-
-impl Whole {
-    /// Begins another export.
-    fn begin(&mut self) {
-        self.check_closed();
-        (self.is_open, self.rows) = (true, 0);
-    }
-
-    fn end(&mut self, rows: u64) {
-        let found = self.rows;
-        if std::mem::take(&mut self.is_open) && found < rows {
-            self.missing.get_or_insert_with(|| {
-                format!("the file has {found} rows, and its export had {rows}")
-            });
-        }
-    }
-
-    fn check_closed(&mut self) {
-        if self.is_open {
-            let what = "the file ends before the export's last line, so rows may be missing";
-            self.missing.get_or_insert_with(|| what.to_owned());
-        }
-    }
-}
-
-struct Importing<'a> {
-    db: &'a Percolator,
-    positions: Table,
-    /// The row of the position. `None` if the import cannot go on after an interruption.
-    key: Option<RowKey>,
-    errors: Option<File>,
-    tables: BTreeMap<String, Table>,
-    batch: Vec<Row>,
-    counts: Counts,
-    progress: Progress,
-}
-
-impl Importing<'_> {
-    /// Imports all lines. Returns a message if rows of an export are missing.
-    async fn all(
-        &mut self,
-        first: Option<Item>,
-        mut source: Source,
-    ) -> anyhow::Result<Option<String>> {
-        let done = self.position().await?;
-        self.counts.resumed_after = done;
-        let mut whole = Whole::default();
-        if let Source::Csv(records) = &source
-            && records.is_export()
-        {
-            whole.begin();
-        }
-        let (mut cells, mut bytes) = (0, 0);
-        let mut next = first;
-        while let Some(Item { number, line }) = next {
-            match line {
-                Ok(Line::Begin(observers)) => {
-                    whole.begin();
-                    self.db.declare(&observers).await?;
-                }
-                Ok(Line::Unknown(version)) => return Err(unknown(number, &version)),
-                Ok(Line::End(rows)) => whole.end(rows),
-                Ok(Line::Blank) => {}
-                Err(bad) => {
-                    whole.rows += 1;
-                    self.bad(number, &bad)?;
-                }
-                Ok(Line::Row(row)) => {
-                    whole.rows += 1;
-                    if number > done {
-                        cells += row.cells.len();
-                        bytes += row.bytes();
-                        let is_full = cells > CELLS_MAX || bytes > BYTES_MAX;
-                        if is_full && !self.batch.is_empty() {
-                            self.write(false).await?;
-                            (cells, bytes) = (row.cells.len(), row.bytes());
-                        }
-                        self.batch.push(row);
-                    }
-                }
-            }
-            self.counts.lines = number;
-            next = source.next()?;
-        }
-        self.write(true).await?;
-        whole.check_closed();
-        Ok(whole.missing)
-    }
-
-    async fn position(&self) -> anyhow::Result<u64> {
-        let Some(key) = &self.key else { return Ok(0) };
-        let stored = self.db.snapshot().await?.get(&self.positions, key.clone(), &POSITION).await?;
-        let number = stored.and_then(|value| str::from_utf8(&value).ok()?.parse().ok());
-        Ok(number.unwrap_or(0))
-    }
-
-    /// Writes the batch, and the number of lines that are in the store with it.
-    async fn write(&mut self, last: bool) -> anyhow::Result<()> {
-        let batch = std::mem::take(&mut self.batch);
-        for row in &batch {
-            if !self.tables.contains_key(&row.table) {
-                let table = self.db.table(&row.table).await;
-                let table = table.with_context(|| format!("opening table {}", row.table))?;
-                self.tables.insert(row.table.clone(), table);
-            }
-        }
-        let (tables, positions, key) = (&self.tables, &self.positions, &self.key);
-        let position = self.counts.lines.to_string();
-        self.db
-            .transact(async |mut tx: Attempt| {
-                for Row { table, row, cells } in &batch {
-                    for (column, value) in cells {
-                        tx.set(&tables[table], row.clone(), column, value.clone())?;
-                    }
-                }
-                match key {
-                    Some(key) if last => tx.delete(positions, key.clone(), &POSITION),
-                    Some(key) => tx.set(positions, key.clone(), &POSITION, position.clone()),
-                    None => Ok(()),
-                }
-            })
-            .await
-            .with_context(|| format!("writing the rows up to line {position}"))?;
-        self.counts.rows += batch.len() as u64;
-        self.counts.cells += batch.iter().map(|row| row.cells.len() as u64).sum::<u64>();
-        let rows = self.counts.rows;
-        self.progress.say(rows, &format!("{} rows are imported", grouped(rows)));
-        Ok(())
-    }
-
-    fn bad(&mut self, number: u64, Bad { why, text }: &Bad) -> anyhow::Result<()> {
-        self.counts.bad_lines += 1;
-        if number <= self.counts.resumed_after {
-            // The interrupted import has reported the line.
-            return Ok(());
-        }
-        let Some(errors) = &mut self.errors else {
-            return Err(Failure::usage(
-                format!("line {number} cannot be imported: {why}: {}", brief(text)),
-                "correct the line, or leave such lines out with --errors FILE",
-            ));
-        };
-        let report = json!({ "line": number, "why": why, "text": text });
-        writeln!(errors, "{report}").context("writing to the file of --errors")
-    }
-}
-
-fn unknown(line: u64, version: &str) -> anyhow::Error {
-    Failure::usage(
-        format!(
-            "line {line}: the export has version {version}, and this release reads version \
-             {VERSION}"
-        ),
-        "import it with the release that wrote it",
-    )
 }
