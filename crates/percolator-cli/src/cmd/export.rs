@@ -61,10 +61,8 @@ impl Export {
             None => RowRange::all(),
         };
         let db = self.store.open_existing().await?;
-        let snapshot = match self.at {
-            Some(at) => db.snapshot_at(keys::timestamp(at)?).await?,
-            None => db.snapshot().await?,
-        };
+        let at = self.at.map(keys::timestamp).transpose()?;
+        let snapshot = db.held_snapshot(at).await?;
         let mut tables = db.table_names().await?;
         tables.retain(|name| name != POSITIONS);
         if let Some(wanted) = &self.table {
