@@ -1,5 +1,5 @@
-//! `percolator export` and `import` of a cluster: equal afterwards, also after kill -9; and a
-//! snapshot that is kept from collection, in a cluster and in a directory.
+//! Tests `percolator export` and `import` of a cluster: equal afterwards, also after kill -9. An
+//! export keeps its snapshot from collection, in a cluster and in a directory.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 

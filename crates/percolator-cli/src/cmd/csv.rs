@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Each record is a cell. Bytes that are text stand in the field of their name, others in base64
-//! in the field beside it. One of the two is empty. If both are, the bytes are empty. The last
-//! record has no table, and says how many rows there are. It shows that nothing was cut off.
+//! in the field beside it. At least one of these two fields is empty. If both are, the bytes are
+//! empty. The last record has no table, and says how many rows there are. It shows that nothing was
+//! cut off.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

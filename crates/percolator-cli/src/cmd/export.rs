@@ -29,8 +29,9 @@ use crate::store::StoreArgs;
 /// Write the data as lines of JSON or CSV, as it is at one timestamp.
 ///
 /// A line of JSON is a row with its cells. Keys and values that are not text are written as
-/// {"b64": ...}. A record of CSV is a cell; see docs/backup.md. Garbage collection keeps the data at the command's timestamp for as long as it runs.
-/// `percolator import` reads these lines. History is not exported: use `backup`.
+/// {"b64": ...}. A record of CSV is a cell; see docs/backup.md. Garbage collection keeps the data
+/// at the command's timestamp for as long as it runs. `percolator import` reads these lines.
+/// History is not exported: use `backup`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator export --data D > all.jsonl

@@ -85,15 +85,15 @@ pub(crate) struct Import {
     /// status is then 1.
     #[arg(long, value_name = "FILE")]
     errors: Option<PathBuf>,
-    /// Whether observers run for the imported cells. Those that the store does not know yet run in
-    /// any case, when a program registers them.
+    /// Whether observers run for the imported cells. An observer that the store does not know yet
+    /// runs in any case, when a program registers it.
     #[arg(long, value_enum, default_value = "run", value_name = "WHAT")]
     observers: Observers,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// What observers do for imported cells.
+/// Whether observers run for imported cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Observers {
     /// They run for each cell, as after any other write.
