@@ -1,16 +1,14 @@
 //! `percolator export` and `import`: equal afterwards, whatever keys and values are; bad lines;
-//! interruptions; an imported web index.
+//! interruptions; observers; an imported web index.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod round_trip;
 #[allow(dead_code, reason = "other tests use more of it")]
 mod shell;
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 
 use percolator::{Bytes, Column, Percolator, RowKey};
 use serde_json::Value;
@@ -115,6 +113,61 @@ fn what_is_imported_equals_what_was_exported() {
 }
 
 #[test]
+fn csv_holds_the_same_data() {
+    let shell = Shell::new();
+    fill(&shell);
+    let csv = shell.export(&["--format", "csv"]);
+    let file = shell.path("all.csv");
+    fs::write(&file, &csv).unwrap();
+    let imported = shell.import(&file, "new").with(0).json();
+    assert_eq!(imported["rows"], 602);
+    for table in ["default", "docs"] {
+        assert_eq!(shell.scan("new", table), shell.scan("data", table));
+    }
+    // The name of the file is not needed, and neither are lines that end as in UNIX.
+    let other = shell.path("other");
+    fs::write(&other, ["\u{feff}", &csv.replace('\n', "\r\n")].concat()).unwrap();
+    let ran =
+        run(&[
+            &[
+                "import",
+                text(&other),
+                "--format",
+                "csv",
+                "--data",
+                text(&shell.path("other-store")),
+            ][..],
+            &["--json"],
+        ]
+        .concat());
+    assert_eq!(ran.with(0).json()["rows"], 602);
+    // Where nothing was cut off, the last record says so.
+    let cut = shell.path("cut.csv");
+    let (most, _) = csv.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&cut, most).unwrap();
+    assert!(shell.import(&cut, "third").with(3).stderr.contains("ends before"));
+    fs::write(&cut, csv.replacen("docs,\"text", "a b,\"text", 1)).unwrap();
+    let counts = shell.import_all(&cut, "third").with(1).json();
+    assert_eq!((&counts["bad_lines"], &counts["rows"]), (&1.into(), &601.into()));
+    assert!(shell.errors().contains("not a table name"), "{}", shell.errors());
+}
+
+#[test]
+fn an_export_with_lines_removed_is_not_whole() {
+    let shell = Shell::new();
+    fill(&shell);
+    let whole = shell.export(&["--prefix", "text"]);
+    let lines: Vec<&str> = whole.lines().collect();
+    let file = shell.path("less.jsonl");
+    fs::write(&file, [lines[0], lines[1], lines[3]].join("\n")).unwrap();
+    let ran = shell.import(&file, "new").with(3);
+    assert!(ran.stderr.contains("has 1 rows, and its export had 2"), "{}", ran.stderr);
+    // Of two exports in one file, each must be whole.
+    fs::write(&file, [lines[0], &whole].join("\n")).unwrap();
+    assert!(shell.import(&file, "new").with(3).stderr.contains("ends before"));
+}
+
+#[test]
 fn bad_lines_are_named_or_left_out() {
     let shell = Shell::new();
     fill(&shell);
@@ -205,40 +258,50 @@ fn bad_lines_before_the_position_are_counted_but_not_written_again() {
     assert_eq!(shell.errors(), "");
 }
 
-/// A hundred thousand rows, with the import killed at several moments and begun again.
+/// A hundred thousand rows with binary keys, with the import killed at several moments and begun
+/// again.
 #[test]
 fn a_killed_import_goes_on_where_it_was() {
     const ROWS: u32 = 100_000;
     let shell = Shell::new();
+    let generated = shell.path("generated.jsonl");
+    round_trip::generate(&generated, ROWS);
+    assert_eq!(shell.import(&generated, "data").with(0).json()["rows"], ROWS);
+    let exported = shell.export(&[]);
     let file = shell.path("many.jsonl");
-    let mut out = std::io::BufWriter::new(fs::File::create(&file).unwrap());
-    for number in 0..ROWS {
-        writeln!(out, r#"{{"table":"default","row":"{number:06}","cells":[{{"column":"c:n","value":"{number}"}}]}}"#).unwrap();
+    fs::write(&file, &exported).unwrap();
+    let new = shell.path("new");
+    let mut killed = 0;
+    for _ in 0..3 {
+        killed = round_trip::kill_in_the_middle(&file, ["--data", text(&new)], killed);
     }
-    drop(out);
-    let mut resumed = 0;
-    for _ in 0..6 {
-        let mut command = program();
-        command.args(["import", text(&file), "--data", text(&shell.data())]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(700));
-        let _ = child.kill();
-        if child.wait().unwrap().success() {
-            break;
-        }
-    }
-    let ran = shell.import(&file, "data").with(0).json();
-    resumed += ran["resumed_after"].as_u64().unwrap();
-    assert_eq!(ran["rows"].as_u64().unwrap() + resumed, u64::from(ROWS), "{ran}");
-    let scanned = shell.scan("data", "default");
-    let rows = scanned.as_array().unwrap();
-    assert_eq!(rows.len(), ROWS as usize);
-    for (number, row) in rows.iter().enumerate() {
-        assert_eq!(row["cells"][0]["value"]["utf8"], number.to_string());
+    let ran = shell.import(&file, "new").with(0).json();
+    let resumed = ran["resumed_after"].as_u64().unwrap();
+    assert!(resumed >= killed, "{ran}");
+    // The first line is not a row.
+    assert_eq!(ran["rows"].as_u64().unwrap() + resumed - 1, u64::from(ROWS), "{ran}");
+    for table in ["default", "docs"] {
+        assert!(shell.scan("new", table) == shell.scan("data", table), "{table} is the same");
     }
     // Its position is gone with its end, and no export has it.
-    assert_eq!(shell.scan("data", "percolator-imports"), Value::Array(Vec::new()));
-    assert!(!shell.export(&["--prefix", "00000"]).contains("percolator-imports"));
+    assert_eq!(shell.scan("new", "percolator-imports"), Value::Array(Vec::new()));
+    let again = run(&["export", "--data", text(&new)]).with(0).stdout;
+    assert!(round_trip::rows(&again).eq(round_trip::rows(&exported)));
+}
+
+/// The position belongs to the content of the file. A changed file begins anew.
+#[test]
+fn a_changed_file_is_not_gone_on_with() {
+    let shell = Shell::new();
+    let generated = shell.path("generated.jsonl");
+    round_trip::generate(&generated, 30_000);
+    let new = shell.path("new");
+    round_trip::kill_in_the_middle(&generated, ["--data", text(&new)], 0);
+    let content = fs::read_to_string(&generated).unwrap();
+    fs::write(&generated, content.replacen("\"value\":\"\"", "\"value\":\"new\"", 1)).unwrap();
+    let ran = shell.import(&generated, "new").with(0).json();
+    assert_eq!((&ran["resumed_after"], &ran["rows"]), (&0.into(), &30_000.into()));
+    assert!(run(&["export", "--data", text(&new)]).with(0).stdout.contains("\"new\""));
 }
 
 #[test]
@@ -254,4 +317,36 @@ fn an_imported_web_index_is_complete() {
     let load = ["webindex", "load", text(&site), "--base", base, "--data"];
     run(&[&load[..], &[text(&shell.path("new"))]].concat()).with(0);
     run(&["webindex", "verify", "--data", text(&shell.path("new"))]).with(0);
+    // An export of all tables has what the observers derived, so they need not run again.
+    let copy = shell.path("copy");
+    let skip = ["import", text(&file), "--observers", "skip", "--data", text(&copy)];
+    run(&skip).with(0);
+    run(&["webindex", "verify", "--data", text(&copy)]).with(0);
+}
+
+/// Reads how often the observer of `doc:text` waits to run.
+fn backlog(data: &Path) -> Value {
+    run(&["backlog", "--json", "--data", text(data)]).with(0).json()
+}
+
+#[test]
+fn observers_skip_what_is_imported_and_run_for_later_changes() {
+    let shell = Shell::new();
+    shell::observed(&shell, false);
+    let file = shell.path("all.jsonl");
+    fs::write(&file, shell.export(&[])).unwrap();
+    shell.import(&file, "runs").with(0);
+    assert!(backlog(&shell.path("runs")).to_string().contains("doc:text"));
+    let skips = shell.path("skips");
+    let import = ["import", text(&file), "--observers", "skip", "--data", text(&skips)];
+    run(&import).with(0);
+    assert!(!backlog(&skips).to_string().contains("doc:text"));
+    assert_eq!(shell.scan("skips", "docs"), shell.scan("data", "docs"));
+    let cell = ["cell", "a", "doc:text", "--table", "docs", "--json", "--data", text(&skips)];
+    let acks = run(&cell).with(0).stdout;
+    assert!(acks.contains("\"parse\""), "it is acknowledged: {acks}");
+    // A later change is there to be handled, and an import of the same again skips it.
+    let set = ["set", "a", "doc:text", "new", "--table", "docs", "--data", text(&skips)];
+    run(&set).with(0);
+    assert!(backlog(&skips).to_string().contains("doc:text"));
 }

@@ -1,7 +1,8 @@
-//! Stores that earlier releases wrote open for ever, and hold what was written.
+//! Stores and exports that earlier releases wrote are read for ever, and hold what was written.
 //!
-//! `formats/4` was written by the command of 25 November 2026, with `set` and `delete`. A new
-//! format gets a directory of its own. No directory is ever changed or removed.
+//! `formats/4` was written by the command of 25 November 2026, with `set` and `delete`, and
+//! `formats/export-1` by that of the day after. A new format gets a directory of its own. No
+//! directory is ever changed or removed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -47,4 +48,19 @@ fn a_store_of_format_4_opens() {
     let copy = dir.path().join("copy");
     run(&["backup", "--data", data, "--to", copy.to_str().unwrap()]).with(0);
     run(&["check", copy.to_str().unwrap()]).with(0);
+}
+
+#[test]
+fn exports_of_version_1_are_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats");
+    for name in ["all.jsonl", "all.csv"] {
+        let (file, data) = (formats.join("export-1").join(name), dir.path().join(name));
+        let data = data.to_str().unwrap();
+        run(&["import", file.to_str().unwrap(), "--data", data]).with(0);
+        let scan = |table: &str| run(&["scan", "--table", table, "--data", data]).with(0).stdout;
+        assert_eq!(scan("default"), "Ann\tbal\tAnn-2\n", "{name}");
+        let docs = "\\x00\\xff\tdoc:empty\t\n\\x00\\xff\tdoc:\\xff\t\\xff\\x00\n";
+        assert_eq!(scan("docs"), docs, "{name}");
+    }
 }

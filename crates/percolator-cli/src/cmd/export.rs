@@ -1,4 +1,4 @@
-//! Implements `export`: writes the data of a store as lines of JSON.
+//! Implements `export`: writes the data of a store as lines of JSON, or as CSV (`csv.rs`).
 //!
 //! ```text
 //!   {"percolator_export":1,"timestamp":812,"observers":[...]}
@@ -14,28 +14,28 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use percolator::observe::{Observed, Strength};
-use percolator::{RowRange, ScannedRow};
+use percolator::{RowRange, ScannedRow, Snapshot};
 use serde_json::{Value, json};
 
-use crate::cmd::import::POSITIONS;
+use crate::cmd::csv;
+use crate::cmd::transfer::{Format, POSITIONS, VERSION};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
-use crate::output::grouped;
+use crate::output::{Out, grouped};
 use crate::progress::Progress;
 use crate::store::StoreArgs;
 
-/// The version of the lines.
-pub(super) const VERSION: u64 = 1;
-
-/// Write the data as lines of JSON, as it is at one timestamp.
+/// Write the data as lines of JSON or CSV, as it is at one timestamp.
 ///
-/// Each line is a row with its cells. Keys and values that are not text are written as {"b64":
-/// ...}. Garbage collection keeps the data at the command's timestamp for as long as it runs.
-/// `percolator import` reads these lines. History is not exported: use `backup`.
+/// A line of JSON is a row with its cells. Keys and values that are not text are written as
+/// {"b64": ...}. A record of CSV is a cell; see docs/backup.md. Garbage collection keeps the data
+/// at the command's timestamp for as long as it runs. `percolator import` reads these lines.
+/// History is not exported: use `backup`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator export --data D > all.jsonl
+  percolator export --table docs --format csv --data D > docs.csv
   percolator export --table docs --prefix a/ --at 812 --config percolator.toml | gzip > docs.gz")]
 pub(crate) struct Export {
     /// Export this table only.
@@ -47,6 +47,9 @@ pub(crate) struct Export {
     /// Export the data as it was at this timestamp.
     #[arg(long, value_name = "TS")]
     at: Option<u64>,
+    /// The format. An export in CSV has no observers.
+    #[arg(long, value_enum, default_value = "jsonl", value_name = "FORMAT")]
+    format: Format,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -59,10 +62,8 @@ impl Export {
             None => RowRange::all(),
         };
         let db = self.store.open_existing().await?;
-        let snapshot = match self.at {
-            Some(at) => db.snapshot_at(keys::timestamp(at)?).await?,
-            None => db.snapshot().await?,
-        };
+        let at = self.at.map(keys::timestamp).transpose()?;
+        let snapshot = db.held_snapshot(at).await?;
         let mut tables = db.table_names().await?;
         tables.retain(|name| name != POSITIONS);
         if let Some(wanted) = &self.table {
@@ -75,28 +76,68 @@ impl Export {
         }
         let observers = db.observers().await?;
         let observers = observers.iter().filter(|o| tables.contains(&o.table)).map(observed_json);
-        out.line(
-            &json!({
-                "percolator_export": VERSION,
-                "timestamp": snapshot.timestamp().as_u64(),
-                "observers": observers.collect::<Vec<_>>(),
-            })
-            .to_string(),
-        )?;
+        let lines = Lines { out, format: self.format };
+        lines.begin(&snapshot, observers.collect())?;
         let progress = Progress::new(out.quiet, None);
         let (mut rows, mut cells) = (0, 0);
         for name in tables {
             let table = db.table(&name).await?;
             let mut scan = snapshot.scan(&table).range(range.clone());
             while let Some(row) = scan.next().await.with_context(|| format!("table {name}"))? {
-                out.line(&row_json(&name, &row).to_string())?;
+                lines.row(&name, &row)?;
                 rows += 1;
                 cells += row.cells.len() as u64;
                 progress.say(rows, &format!("{} rows are written", grouped(rows)));
             }
         }
-        out.line(&json!({ "end": { "rows": rows, "cells": cells } }).to_string())?;
+        lines.end(rows, cells)?;
         Ok(Exit::Done)
+    }
+}
+
+/// Writes the lines of an export.
+struct Lines {
+    out: Out,
+    format: Format,
+}
+
+impl Lines {
+    fn begin(&self, snapshot: &Snapshot, observers: Vec<Value>) -> anyhow::Result<()> {
+        match self.format {
+            Format::Jsonl => {
+                let begin = json!({
+                    "percolator_export": VERSION,
+                    "timestamp": snapshot.timestamp().as_u64(),
+                    "observers": observers,
+                });
+                self.out.line(&begin.to_string())?;
+            }
+            Format::Csv => self.out.bytes(&csv::header()?)?,
+        }
+        Ok(())
+    }
+
+    fn row(&self, table: &str, row: &ScannedRow) -> anyhow::Result<()> {
+        match self.format {
+            Format::Jsonl => self.out.line(&row_json(table, row).to_string())?,
+            Format::Csv => {
+                if let Some(records) = csv::row(table, row)? {
+                    self.out.bytes(&records)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, rows: u64, cells: u64) -> anyhow::Result<()> {
+        match self.format {
+            Format::Jsonl => {
+                let end = json!({ "end": { "rows": rows, "cells": cells } });
+                self.out.line(&end.to_string())?;
+            }
+            Format::Csv => self.out.bytes(&csv::end(rows)?)?,
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bigtable::Timestamp;
 
+use crate::gc::hold::held_snapshot;
 use crate::gc::unfenced::{check_life, keep_held, publish_life};
 use crate::records::format;
 use crate::records::layout::{SYSTEM_TABLE, open_system};
@@ -153,6 +154,36 @@ impl Client {
     /// [`Error::Oracle`](crate::Error::Oracle) when the oracle cannot be reached.
     pub async fn snapshot(&self) -> Result<Snapshot> {
         snapshot(&self.shared).await
+    }
+
+    /// A read-only view of the data at a timestamp, or as of the latest timestamp issued, that no
+    /// garbage collection of any client passes. Use it to read for long, such as for an export.
+    ///
+    /// Any snapshot is kept from the collection of its own client. From that of other clients it
+    /// is kept after 20 seconds at most, and this one from the beginning. That takes a write to
+    /// the store, which is repeated every 10 seconds until the snapshot is dropped. It is repeated
+    /// only if this client [collects in the background](Client::collect_in_background). If the
+    /// process ends without dropping the snapshot, other clients forget it after 30 seconds.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::Column;
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
+    /// let snapshot = client.held_snapshot(None).await?;
+    /// client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$3")).await?;
+    /// client.gc(std::time::Duration::ZERO).await?;
+    /// let bob = snapshot.get(&accounts, "Bob", &bal).await?;
+    /// assert_eq!(bob.as_deref(), Some(&b"$10"[..]));
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`snapshot_at`](Client::snapshot_at), or as [`snapshot`](Client::snapshot) without a
+    /// timestamp; those of the store.
+    pub async fn held_snapshot(&self, at: Option<Timestamp>) -> Result<Snapshot> {
+        held_snapshot(&self.shared, at).await
     }
 
     /// Runs `work` in a transaction and commits it. After an abort the closure runs again,

@@ -127,14 +127,13 @@ async fn collect(shared: Arc<Shared>, options: GcOptions) {
 /// Renews this client's registration as a reader.
 async fn keep_registered(shared: &Shared) {
     let mut before = Timestamp::ZERO;
-    let mut registered = false;
     // Random, because the registration must differ from one of an earlier collector of this
     // client.
     let mut renewals = shared.runtime().random() >> 1;
     loop {
         let renewed = async {
             let latest = shared.oracle().peek().await?;
-            registered = renew_registration(shared, before, renewals, registered).await?;
+            renew_registration(shared, before, renewals).await?;
             before = latest;
             Ok::<(), crate::Error>(())
         };

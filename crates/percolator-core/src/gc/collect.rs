@@ -305,7 +305,7 @@ pub(super) async fn is_clean(
     };
     let of = |column: &Column| versions.iter().find(|version| version.column == *column);
     let newest = of(column).map(|version| version.commit_ts);
-    let acked = |ack: &Column| of(ack).and_then(|v| acknowledged(v.value.as_deref()));
+    let acked = |ack: &Column| of(ack).and_then(acknowledged);
     Ok(newest.is_none_or(|newest| {
         acks.iter().all(|ack| acked(ack).is_some_and(|acked| acked >= newest))
     }))

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! readers      which timestamps of the past are open, in this client and in others
+//! hold         registers a snapshot at once, for a caller that reads for long
 //! safe_point   how far collection may go: no higher than any reader, a retention behind now
 //!   1. the safe point becomes the store's floor: below it nothing is read, locked or committed
 //! sweep        2. every lock below it is resolved; a lock of a living owner ends the round
@@ -30,6 +31,7 @@
 pub(crate) mod background;
 mod collect;
 pub(crate) mod collection;
+pub(crate) mod hold;
 mod notifications;
 mod pace;
 pub(crate) mod readers;

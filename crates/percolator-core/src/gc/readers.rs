@@ -7,8 +7,9 @@
 //!
 //! Between clients of one store, a row of the system table names a client's oldest open
 //! timestamp. On a store with a floor, only a client that collects in the background
-//! registers. A client writes a registration only if a timestamp has been open for a while. So
-//! short transactions, which are younger than the retention, cost nothing.
+//! registers. A client writes a registration only if a timestamp has been open for a while, or
+//! if a snapshot is held (`hold.rs`). So short transactions, which are younger than the
+//! retention, cost nothing.
 //!
 //! A registration that is not renewed is judged like a lock (H18). It has lapsed when its
 //! client's liveness token is gone. It has also lapsed when it stayed unchanged for longer
@@ -33,30 +34,28 @@ use crate::shared::Shared;
 use crate::{Incarnation, OldestReader, Result};
 
 /// Writes, renews or removes this client's registration. Registers only timestamps that were
-/// already open at `before`, an earlier answer of the oracle. Returns whether a registration
-/// is stored now.
+/// already open at `before`, an earlier answer of the oracle, unless a snapshot is held.
 pub(super) async fn renew_registration(
     shared: &Shared,
     before: Timestamp,
     count: u64,
-    registered: bool,
-) -> Result<bool> {
+) -> Result<()> {
+    let mut stored = shared.collection().registered.lock().await;
     let oldest = shared.readers().oldest(shared.oracle().peek().await?);
-    let wanted = oldest.filter(|oldest| *oldest <= before);
+    let wanted = oldest.filter(|oldest| *oldest <= before || shared.readers().is_held());
     let row = row_of(shared.incarnation());
-    let mutation = match (wanted, registered) {
-        (None, false) => return Ok(false),
-        (Some(oldest), _) => {
-            let lifetime_ms = u32::try_from(LIFETIME.as_millis()).unwrap_or(u32::MAX);
-            let beat = Beat { oldest, lifetime_ms, count };
-            Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, beat.encode())
-        }
-        (None, true) => Mutation::delete(SYSTEM, QUALIFIER, TimeRange::ALL),
+    let lifetime_ms = u32::try_from(LIFETIME.as_millis()).unwrap_or(u32::MAX);
+    let new = wanted.map(|oldest| Beat { oldest, lifetime_ms, count }.encode());
+    let mutation = match &new {
+        None if stored.is_none() => return Ok(()),
+        Some(beat) => Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, beat.clone()),
+        None => Mutation::delete(SYSTEM, QUALIFIER, TimeRange::ALL),
     };
     let request =
         ConditionalMutation { otherwise: vec![mutation], ..ConditionalMutation::new(row) };
     shared.system().check_and_mutate_row(request).await?;
-    Ok(wanted.is_some())
+    *stored = new;
+    Ok(())
 }
 
 /// The fate of registrations that have lapsed.

@@ -311,11 +311,7 @@ pub(super) async fn acknowledge(
     let versions = read_acknowledged(&tx.shared, table, row, &both, s, Patience::GiveUp).await?;
     let of = |column: &Column| versions.iter().find(|version| version.column == *column);
     let acked = of(&ack.column).and_then(|version| {
-        if off(mutants::ACK_IS_COMMIT_TS) {
-            Some(version.commit_ts)
-        } else {
-            acknowledged(version.value.as_deref())
-        }
+        if off(mutants::ACK_IS_COMMIT_TS) { Some(version.commit_ts) } else { acknowledged(version) }
     });
     let acked = acked.filter(|_| !off(mutants::ACK_UNREAD));
     if let Some(watched) = &mut tx.watched {

@@ -15,6 +15,7 @@
 //! set_aside  moves a change whose observer keeps failing out of the way; replay brings it back
 //! failures   counts failures, and delays the next attempt longer after each
 //! skip       acknowledges a change that an operator wants skipped
+//! skip_all   acknowledges the changes of a transaction that skips observers, in the transaction
 //! row_lock   the advisory lock on a row that a worker handles, renewed while its observers run
 //! leave      writes notifications, into the row or into the table beside it
 //! notified   reads and clears the notifications of a cell
@@ -51,4 +52,5 @@ mod resting;
 mod row_lock;
 pub(crate) mod set_aside;
 pub(crate) mod skip;
+pub(crate) mod skip_all;
 pub(crate) mod workers;

@@ -71,7 +71,7 @@ pub(super) async fn is_handled(
     let Cell { table, row, .. } = cell;
     let versions = read_acknowledged(shared, table, row, &all, s, Patience::GiveUp).await?;
     let of = |column: &Column| versions.iter().find(|version| version.column == *column);
-    let acked = |ack| of(ack).and_then(|version| acknowledged(version.value.as_deref()));
+    let acked = |ack| of(ack).and_then(acknowledged);
     Ok(of(&cell.column).is_none_or(|changed| {
         acks.iter().all(|ack| acked(ack).is_some_and(|acked| acked >= changed.commit_ts))
     }))

@@ -23,7 +23,7 @@ use crate::records::layout::{FAILED, LOCK, NOTIFY};
 use crate::records::schema::{Observed, Schema};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
-use crate::txn::get::{Patience, read_acknowledged, versions};
+use crate::txn::get::{Patience, Version, read_acknowledged, versions};
 use crate::txn::held::check_held;
 use crate::{Column, Error, InvalidKind, Result, Table};
 
@@ -183,7 +183,7 @@ async fn sweep(shared: &Shared, entry: &Observed) -> Result<()> {
                 versions(shared, &table, found, s, Column::is_ack).await?
             };
             let of = |column: &Column| versions.iter().find(|v| v.column == *column);
-            let acked = of(&ack).and_then(|v| acknowledged(v.value.as_deref()));
+            let acked = of(&ack).and_then(acknowledged);
             let changed = of(&entry.column).map(|v| v.commit_ts);
             if changed.is_some_and(|c| acked.is_none_or(|acked| c > acked)) {
                 let column = std::slice::from_ref(&entry.column);
@@ -204,9 +204,15 @@ async fn leave(_shared: &Shared, table: &Table, requests: Vec<ConditionalMutatio
     Ok(())
 }
 
-/// Decodes the start timestamp in an acknowledgement.
-pub(crate) fn acknowledged(value: Option<&[u8]>) -> Option<Timestamp> {
-    Timestamp::new(u64::from_be_bytes(value?.try_into().ok()?))
+/// The timestamp up to which an acknowledgement has acknowledged changes. That is the start
+/// timestamp of a run, or its own commit timestamp if it was written together with a change that
+/// skips observers (`skip_all.rs`).
+pub(crate) fn acknowledged(version: &Version) -> Option<Timestamp> {
+    let value = version.value.as_deref()?;
+    if value.is_empty() {
+        return Some(version.commit_ts);
+    }
+    Timestamp::new(u64::from_be_bytes(value.try_into().ok()?))
 }
 
 fn contended() -> Error {

@@ -104,8 +104,11 @@ pub(super) async fn history(
         let moment = moments.entry(timestamp).or_insert_with(fresh);
         let acknowledges = acks.iter().find(|(ack, _)| *ack.as_bytes() == cell.qualifier);
         if let Some((_, observer)) = acknowledges {
-            // The acknowledgement is the start timestamp of the transaction that wrote it.
-            let upto = Write::decode(&cell.value)?.start_ts;
+            let write = Write::decode(&cell.value)?;
+            // The acknowledgement is the start timestamp of the run that wrote it. An empty one
+            // stands for its commit timestamp.
+            let is_empty = write.short_value.is_some_and(|value| value.is_empty());
+            let upto = if is_empty { timestamp } else { write.start_ts };
             moment.acks.push(((*observer).to_owned(), upto));
         } else if cell.family == DATA {
             moment.data = Some(cell.value.clone());

@@ -48,6 +48,8 @@ struct State {
     registered: Option<(Timestamp, Duration)>,
     /// Every timestamp that is requested from now on is higher than this one.
     last: Timestamp,
+    /// How many snapshots are held.
+    holds: usize,
 }
 
 /// An open timestamp.
@@ -65,6 +67,16 @@ pub(crate) struct Open {
     at: Timestamp,
     /// When the timestamp was requested.
     asked: Option<Duration>,
+}
+
+/// Keeps this client registered as long as it lives, however short its timestamps are open.
+#[derive(Debug)]
+pub(crate) struct Hold(Arc<OpenReaders>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.state().holds -= 1;
+    }
 }
 
 impl OpenReaders {
@@ -111,6 +123,17 @@ impl OpenReaders {
         state.closed.retain(|_, until| *until > now);
         let oldest = state.open.keys().next().into_iter().chain(state.closed.keys().next()).min();
         oldest.map(|oldest| latest.min(*oldest))
+    }
+
+    /// Keeps this client registered until the returned value is dropped.
+    pub(crate) fn hold(self: &Arc<Self>) -> Hold {
+        self.state().holds += 1;
+        Hold(self.clone())
+    }
+
+    /// Whether a snapshot is held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.state().holds > 0
     }
 
     /// The highest timestamp that this client knows to have been issued.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::mutants::{self, off};
+use crate::observe::skip_all::acknowledge_all;
 use crate::options::CommitPath;
 use crate::records::column::{Cell, Table};
 use crate::records::lock::{Kind, Lock};
@@ -40,11 +41,14 @@ impl Plan {
     ///
     /// # Errors
     /// Errors of reading the observer schema; [`Error::Invalid`] if a written column is
-    /// notify-only.
+    /// notify-only, or if there are too many cells.
     pub(crate) async fn of(tx: &mut Transaction) -> Result<Option<Plan>> {
         let shared = tx.shared.clone();
         let schema = shared.schema(tx.stamp.schema_version).await?;
-        let writes = std::mem::take(&mut tx.buffer.writes);
+        let mut writes = std::mem::take(&mut tx.buffer.writes);
+        if tx.skips_observers {
+            writes = acknowledge_all(&schema, writes)?;
+        }
         let Some(first) = writes.first() else { return Ok(None) };
         let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
         assert!(
@@ -62,7 +66,7 @@ impl Plan {
         let mut rows: Vec<RowPlan> = Vec::new();
         let mut primary_row = 0;
         for (cell, value) in writes {
-            let observed = observed(&schema, &cell)?;
+            let observed = observed(&schema, &cell)? && !tx.skips_observers;
             // If notifications lie in a table of their own, no row operation leaves them.
             let notify = observed && !cell.table.notifies_apart();
             let is_primary = cell == primary;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::oracle::Stamp;
 use crate::shared::Shared;
-use crate::txn::open_readers::Open;
+use crate::txn::open_readers::{Hold, Open};
 use crate::{Column, Result, Scan, Table, Transaction};
 use std::sync::Arc;
 
@@ -26,24 +26,33 @@ use std::sync::Arc;
 /// # Ok(()) });
 /// ```
 #[derive(Debug)]
-pub struct Snapshot(Transaction);
+pub struct Snapshot {
+    tx: Transaction,
+    /// Keeps this client registered as a reader, if the snapshot is held.
+    _hold: Option<Hold>,
+}
 
 /// A snapshot can be passed to every function that reads through a `&Transaction`. Nothing can
 /// be written through it, because that takes a `&mut Transaction`.
 impl AsRef<Transaction> for Snapshot {
     fn as_ref(&self) -> &Transaction {
-        &self.0
+        &self.tx
     }
 }
 
 impl Snapshot {
     pub(crate) fn new(shared: Arc<Shared>, timestamp: Timestamp, open: Open) -> Self {
-        Snapshot(Transaction::new(shared, Stamp { timestamp, schema_version: 0 }, open))
+        let tx = Transaction::new(shared, Stamp { timestamp, schema_version: 0 }, open);
+        Snapshot { tx, _hold: None }
+    }
+
+    pub(crate) fn held_by(self, hold: Hold) -> Self {
+        Snapshot { _hold: Some(hold), ..self }
     }
 
     /// The timestamp of the view.
     pub fn timestamp(&self) -> Timestamp {
-        self.0.start_ts()
+        self.tx.start_ts()
     }
 
     /// Reads a cell.
@@ -56,7 +65,7 @@ impl Snapshot {
         row: impl Into<RowKey>,
         column: &Column,
     ) -> Result<Option<Bytes>> {
-        self.0.get(table, row, column).await
+        self.tx.get(table, row, column).await
     }
 
     /// Reads several columns of one row at once.
@@ -69,7 +78,7 @@ impl Snapshot {
         row: impl Into<RowKey>,
         columns: [&Column; N],
     ) -> Result<[Option<Bytes>; N]> {
-        self.0.get_row(table, row, columns).await
+        self.tx.get_row(table, row, columns).await
     }
 
     /// Reads several columns of several rows at once.
@@ -82,11 +91,11 @@ impl Snapshot {
         rows: &[RowKey],
         columns: impl IntoIterator<Item = &'c Column>,
     ) -> Result<Vec<Vec<Option<Bytes>>>> {
-        self.0.get_many(table, rows, columns).await
+        self.tx.get_many(table, rows, columns).await
     }
 
     /// Scans a table's rows.
     pub fn scan(&self, table: &Table) -> Scan<'_> {
-        self.0.scan(table)
+        self.tx.scan(table)
     }
 }

@@ -73,6 +73,8 @@ pub struct Transaction {
     /// The span of the whole transaction. Commit moves it to the plan.
     pub(crate) span: tracing::Span,
     reads_own_writes: bool,
+    /// Whether observers must not run for what the transaction writes.
+    pub(crate) skips_observers: bool,
     cache: Cache,
 }
 
@@ -92,6 +94,7 @@ impl Transaction {
             watched: None,
             span: tracing::Span::none(),
             reads_own_writes: true,
+            skips_observers: false,
         }
     }
 
@@ -103,6 +106,38 @@ impl Transaction {
     /// Sets whether reads see the transaction's own buffered writes. The default is `true`.
     pub fn read_own_writes(&mut self, yes: bool) {
         self.reads_own_writes = yes;
+    }
+
+    /// Makes the observers of this transaction's cells skip its changes, whether they were
+    /// written before this call or are written after it. This is for copies of data whose
+    /// observers have run elsewhere, such as an import. Derived data must be copied too: no
+    /// observer makes it anew.
+    ///
+    /// The transaction also writes the acknowledgement of each strong observer that the schema
+    /// names for its cells. These count as cells of the transaction. Observers run for later
+    /// changes of the same cells, and so do observers that are registered later. An earlier
+    /// change of such a cell that its observers have not handled yet is skipped too, because it
+    /// is overwritten. Weak notifications are left as always.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::observe::{Observed, Strength};
+    /// use percolator::Column;
+    /// const TEXT: Column = Column::literal("doc:text");
+    /// let (table, observer) = ("docs".to_owned(), "count-words".to_owned());
+    /// let strength = Strength::Strong;
+    /// client.declare(&[Observed { table, column: TEXT, observer, strength }]).await?;
+    /// let docs = client.table("docs").await?;
+    /// client.transact(async |mut tx| {
+    ///     tx.skip_observers();
+    ///     tx.set(&docs, "a", &TEXT, "to be or not")
+    /// }).await?;
+    /// assert!(client.backlog().await?.is_empty());
+    /// # Ok(()) });
+    /// ```
+    pub fn skip_observers(&mut self) {
+        self.skips_observers = true;
     }
 
     /// Whether the workers that run an observer in this transaction are stopping; `false`
@@ -393,7 +428,7 @@ impl Transaction {
 /// How many rows `get_many` reads at once.
 const ROWS_AT_ONCE: usize = 256;
 
-fn too_large(what: &str, max: usize) -> Error {
+pub(crate) fn too_large(what: &str, max: usize) -> Error {
     Error::invalid(
         InvalidKind::Transaction,
         format!("the transaction has more than {max} {what}: split it into several transactions"),

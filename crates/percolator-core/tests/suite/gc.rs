@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bigtable::{Row, Selection, Store, TimeRange, Timestamp};
 use percolator_core::{
-    AbortReason, Client, Error, GcOptions, Options, RowKey, Runtime, Secondaries, Table,
+    AbortReason, Client, Error, GcOptions, Options, RowKey, Runtime, Secondaries, Snapshot, Table,
 };
 
 use crate::faults::{DATA, Fault, LOCK, NOTIFY, Op, ROLLBACK, WRITE, Weather};
@@ -368,6 +368,64 @@ fn registered_readers_hold_the_safe_point_back() {
         world.client().await.begin().await.unwrap();
         assert_eq!(collector.gc(NOW).await.unwrap().safe_point, s, "also while it commits");
         prewritten.commit_primary().await.unwrap();
+    });
+}
+
+/// A snapshot that is not held is registered only after a while.
+#[test]
+fn h35_a_held_snapshot_is_registered_from_the_beginning() {
+    run(async |world| {
+        let (reader, collector) = (world.client().await, world.client().await);
+        let table = reader.table("t").await.unwrap();
+        let first = set(&reader, &table, &[("a", "1")]).await;
+        let registering = reader.collect_in_background(GcOptions::default());
+        world.sleep_ms(1).await;
+        let get = async |long: &Snapshot| long.get(&table, "a", &BAL).await;
+        let latest = reader.snapshot().await.unwrap();
+        let past = reader.held_snapshot(Some(first)).await.unwrap();
+        set(&reader, &table, &[("b", "1")]).await;
+        let new = reader.held_snapshot(None).await.unwrap();
+        set(&reader, &table, &[("a", "2")]).await;
+        assert_eq!(collector.gc(NOW).await.unwrap().safe_point, first);
+        for long in [&past, &latest, &new] {
+            assert_eq!(get(long).await.unwrap().as_deref(), Some(&b"1"[..]));
+        }
+        // One hold after the other ends, and each time the registration names what is left.
+        drop(past);
+        world.runtime.sleep(Duration::from_secs(100)).await;
+        assert_eq!(collector.gc(NOW).await.unwrap().safe_point, latest.timestamp());
+        drop(latest);
+        world.runtime.sleep(Duration::from_secs(100)).await;
+        assert_eq!(collector.gc(NOW).await.unwrap().safe_point, new.timestamp());
+        assert_eq!(get(&new).await.unwrap().as_deref(), Some(&b"1"[..]));
+        drop(new);
+        world.runtime.sleep(Duration::from_secs(25)).await;
+        assert_eq!(collector.gc_status(NOW).await.unwrap().readers, []);
+        // Without a hold the collection of another client is faster.
+        let young = reader.snapshot().await.unwrap();
+        set(&reader, &table, &[("a", "3")]).await;
+        collector.gc(NOW).await.unwrap();
+        assert!(matches!(get(&young).await, Err(Error::TooOld { .. })));
+        let asked = reader.held_snapshot(Some(first)).await;
+        assert!(matches!(asked, Err(Error::TooOld { .. })), "{asked:?}");
+        drop(registering);
+    });
+}
+
+/// A client that is closed, or whose process ends, holds nothing.
+#[test]
+fn the_hold_of_a_dead_client_lapses() {
+    run(async |world| {
+        let collector = world.client().await;
+        let table = collector.table("t").await.unwrap();
+        let process = world.process(Options::default(), 0).await;
+        let first = set(&collector, &table, &[("a", "1")]).await;
+        let _registering = process.client.collect_in_background(GcOptions::default());
+        let _held = process.client.held_snapshot(Some(first)).await.unwrap();
+        set(&collector, &table, &[("a", "2")]).await;
+        assert_eq!(collector.gc(NOW).await.unwrap().safe_point, first);
+        process.crash();
+        assert!(collector.gc(NOW).await.unwrap().safe_point > first);
     });
 }
 

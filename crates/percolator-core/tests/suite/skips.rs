@@ -1,12 +1,17 @@
-//! Tests changes that an observer must skip because it keeps failing on them.
+//! Tests changes that observers must skip: because they keep failing on them, or because the
+//! transaction says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use percolator_core::{Client, Column, Error, Registration, SetAside, WorkerOptions, Workers};
+use percolator_core::{
+    Client, Column, Error, Registration, Result, SetAside, Table, WorkerOptions, Workers,
+};
 
 use crate::notifications::{COUNT, one_thread};
-use crate::world::{A, B, BAL, World, add, counting, get_column, observer, run_both, set};
+use crate::world::{
+    A, B, BAL, World, add, counting, get_column, is_aborted, observer, run_both, set,
+};
 
 const TODO: Column = Column::literal("f:todo");
 
@@ -130,6 +135,99 @@ fn a_weak_notification_is_skipped() {
         assert!(client.skip(&aside[0]).await.unwrap());
         assert!(set_aside(&client).await.is_empty());
         assert_eq!(get_column(&client, &table, "r", &COUNT).await, None);
+        workers.stop().await;
+    });
+}
+
+/// Writes a cell in a transaction that skips observers.
+async fn set_unobserved(client: &Client, table: &Table, row: &str, value: &str) -> Result<()> {
+    let set = async |mut tx: percolator_core::Attempt| {
+        tx.set(table, row, &BAL, value.to_owned())?;
+        tx.skip_observers();
+        Ok(())
+    };
+    client.transact(set).await
+}
+
+/// An acknowledgement that hides later changes loses them (H50).
+#[test]
+fn h50_a_change_after_one_that_skips_observers_runs_its_observer() {
+    run_both(async |world: World| {
+        let (client, other) = (world.client().await, world.client().await);
+        let table = client.table("t").await.unwrap();
+        let counting = || vec![Registration::strong("o", "t", &BAL, counting(COUNT))];
+        let workers = client.observe(counting(), one_thread()).await.unwrap();
+        set_unobserved(&other, &table, "r", "1").await.unwrap();
+        set_unobserved(&client, &table, "s", "1").await.unwrap();
+        assert!(client.wait_idle(None).await.unwrap().idle);
+        assert_eq!(world.notified(&table, "r", &BAL).await, 0);
+        // The change of another client is newer, and so is a deletion.
+        set(&other, &table, &[("r", "2")]).await;
+        client.wait_idle(None).await.unwrap();
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await.as_deref(), Some("1"));
+        let delete = async |mut tx: percolator_core::Attempt| tx.delete(&table, "r", &BAL);
+        other.transact(delete).await.unwrap();
+        client.wait_idle(None).await.unwrap();
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await.as_deref(), Some("2"));
+        // A change that its observer has not handled yet is overwritten.
+        workers.stop().await;
+        set(&other, &table, &[("s", "2")]).await;
+        set_unobserved(&other, &table, "s", "3").await.unwrap();
+        // The sweep for an observer that is registered again finds nothing, either.
+        assert_eq!(client.retire_observer("o").await.unwrap(), 1);
+        let workers = client.observe(counting(), one_thread()).await.unwrap();
+        client.wait_idle(None).await.unwrap();
+        assert_eq!(get_column(&client, &table, "s", &COUNT).await, None);
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await.as_deref(), Some("2"));
+        let state = client.cell_state(&table, "s", &BAL).await.unwrap();
+        let acked = state.moments.iter().find(|moment| !moment.acks.is_empty()).unwrap();
+        assert_eq!(acked.acks[0].1, acked.timestamp, "it acknowledges its own commit");
+        workers.stop().await;
+    });
+}
+
+/// Both are right: the transaction conflicts with a run that overlaps it, and with another
+/// writer of its cell.
+#[test]
+fn a_transaction_that_skips_observers_conflicts_with_other_writers() {
+    run_both(async |world: World| {
+        let (client, other) = (world.client().await, world.client().await);
+        let table = client.table("t").await.unwrap();
+        let observers = vec![Registration::strong("o", "t", &BAL, counting(COUNT))];
+        let workers = client.observe(observers, one_thread()).await.unwrap();
+        let mut tx = client.begin().await.unwrap();
+        tx.skip_observers();
+        tx.set(&table, "r", &BAL, "1").unwrap();
+        set(&other, &table, &[("r", "2")]).await;
+        assert!(is_aborted(&tx.commit().await));
+        client.wait_idle(None).await.unwrap();
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await.as_deref(), Some("1"));
+        // The run of the observer writes its acknowledgement after the start of this one.
+        set(&other, &table, &[("s", "1")]).await;
+        let mut tx = client.begin().await.unwrap();
+        tx.skip_observers();
+        tx.set(&table, "s", &BAL, "2").unwrap();
+        client.wait_idle(None).await.unwrap();
+        assert!(is_aborted(&tx.commit().await));
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn acknowledgements_of_skipped_changes_count_as_cells() {
+    run_both(async |world: World| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let observers = vec![Registration::strong("o", "t", &BAL, counting(COUNT))];
+        let workers = client.observe(observers, one_thread()).await.unwrap();
+        let max = percolator_core::TRANSACTION_CELLS_MAX;
+        let mut tx = client.begin().await.unwrap();
+        for row in 0..=max / 2 {
+            tx.set(&table, format!("{row}"), &BAL, "").unwrap();
+        }
+        tx.skip_observers();
+        let error = tx.commit().await.unwrap_err().to_string();
+        assert!(error.contains("cells and acknowledgements"), "{error}");
         workers.stop().await;
     });
 }

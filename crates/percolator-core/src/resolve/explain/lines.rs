@@ -43,10 +43,14 @@ pub(super) fn lines(state: &CellState) -> Vec<Explanation> {
             say(notified(state, timestamp));
         }
         for (observer, upto) in &moment.acks {
-            let text = format!(
-                "Observer {observer} ran as transaction {upto}, and has acknowledged the changes up \
-                 to it."
-            );
+            let text = if *upto == timestamp {
+                format!("The transaction that committed at {upto} skips observer {observer}.")
+            } else {
+                format!(
+                    "Observer {observer} ran as transaction {upto}, and has acknowledged the \
+                     changes up to it."
+                )
+            };
             say((Meaning::Acknowledged, text));
         }
     }
