@@ -16,7 +16,6 @@ use crate::server::Server;
 const SDK: &str = "/usr/lib/google-cloud-sdk";
 const IN_SDK: &str = "platform/bigtable-emulator/cbtemulator";
 
-/// The remedy if there is no emulator.
 const NO_EMULATOR: &str = "Google's emulator: no program cbtemulator; install \
     google-cloud-cli-bigtable-emulator, or name the program with --emulator or CBTEMULATOR, or a running \
     one with BIGTABLE_EMULATOR_HOST";
@@ -53,7 +52,6 @@ impl Emulator {
     }
 }
 
-/// Finds an emulator on the path or in the Cloud SDK.
 fn found() -> Option<PathBuf> {
     let named = std::env::var_os("CBTEMULATOR").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

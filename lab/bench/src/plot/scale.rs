@@ -60,7 +60,6 @@ impl Laid {
         self.pixel(value.clamp(self.low, self.high)).unwrap_or(self.from)
     }
 
-    /// The low end of the axis.
     pub(super) fn low(&self) -> f64 {
         self.low
     }
@@ -144,12 +143,9 @@ fn ceil_125(value: f64) -> f64 {
 /// A step of 1, 2 or 5 times a power of ten.
 fn step(span: f64) -> f64 {
     // Slightly less, so that a span of round steps keeps these steps.
-    let rough = span / LABELS * 0.999;
-    let decade = 10f64.powi(rough.log10().floor() as i32);
-    [1.0, 2.0, 5.0].map(|n| n * decade).into_iter().find(|n| *n >= rough).unwrap_or(10.0 * decade)
+    ceil_125(span / LABELS * 0.999)
 }
 
-/// Formats a number for an axis.
 pub(super) fn format(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Plain => plain(value),
