@@ -43,7 +43,7 @@ pub(crate) async fn call<C: AsyncCaller>(
     length: Duration,
 ) -> anyhow::Result<Called<C>> {
     let start = Start::beside(others);
-    let since = start.at();
+    let since = start.at;
     let tasks = callers.into_iter().map(|caller| tokio::spawn(repeat(caller, since, length)));
     let done = futures::future::try_join_all(tasks.collect::<Vec<_>>()).await?;
     let block = Block::new(0, start.spent());

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::report::Bar::{self, AtLeast, AtMost};
 use crate::report::number;
 use crate::statistics::Estimate;
+use crate::tables::interval;
 
 /// Compare the figures of benchmarks with the goals of the project.
 ///
@@ -211,13 +212,8 @@ impl Checked {
     }
 
     pub(crate) fn cells(&self) -> [String; 5] {
-        let (figure, interval) = match &self.found {
-            Ok(e) if e.low < e.high => {
-                (number(e.median), format!("{} to {}", number(e.low), number(e.high)))
-            }
-            Ok(e) => (number(e.median), String::new()),
-            Err(_) => Default::default(),
-        };
+        let cells = |e: &Estimate| (number(e.median), interval(e.low, e.high));
+        let (figure, interval) = self.found.as_ref().map(cells).unwrap_or_default();
         let (what, bar) = (self.row.what.to_owned(), self.row.bar.to_string());
         [what, bar, figure, interval, self.verdict().to_owned()]
     }

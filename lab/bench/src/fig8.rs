@@ -121,8 +121,8 @@ impl Fig8 {
         within("cells", self.cells, self.callers.max(TEN)..=CELLS_MAX)?;
         let turns = self.measure.turns(10.0)?;
         let place = Place::of(self.data.as_deref())?;
-        let ladder = ladder::count(place.dir()).await?;
-        let bed = Bed::create(context, self, turns, place.dir()).await?;
+        let ladder = ladder::count(&place.dir).await?;
+        let bed = Bed::create(context, self, turns, &place.dir).await?;
         let mut random = SmallRng::seed_from_u64(turns.seed);
         let turn = async |arm: usize| {
             let arm = &bed.arms[arm];

@@ -128,7 +128,7 @@ pub(crate) fn brokerage(customers: u64, seed: u64) -> anyhow::Result<tpce::Scale
 /// The place of a benchmark's data.
 #[derive(Debug)]
 pub(crate) struct Place {
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// A directory that is removed at the end.
     _temporary: Option<tempfile::TempDir>,
 }
@@ -157,9 +157,5 @@ impl Place {
 
     pub(crate) fn join(&self, part: &str) -> PathBuf {
         self.dir.join(part)
-    }
-
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
     }
 }

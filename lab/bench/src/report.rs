@@ -243,7 +243,6 @@ impl Report {
         Report { benchmark, settings, own, figures, check, void: None, plots: Vec::new() }
     }
 
-    /// Creates a report about arms that took turns.
     pub(crate) fn of_arms(
         benchmark: &'static str,
         settings: Value,

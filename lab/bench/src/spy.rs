@@ -101,7 +101,7 @@ impl Seen {
 
 #[derive(Debug)]
 pub(crate) struct Watch {
-    since: Instant,
+    pub(crate) since: Instant,
     first: u64,
     /// Nanoseconds after `since`, plus one; zero while the document is not clustered.
     clustered: Vec<AtomicU64>,
@@ -109,10 +109,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn since(&self) -> Instant {
-        self.since
-    }
-
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

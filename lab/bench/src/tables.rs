@@ -12,8 +12,7 @@ pub(crate) const FIGURES: [&str; 7] =
 pub(crate) fn figure_row(figure: &Value) -> [String; 7] {
     let of = |name: &str| figure[name].as_f64();
     let text = |name: &str| of(name).map(number).unwrap_or_default();
-    let interval = of("low").zip(of("high")).filter(|(low, high)| low < high);
-    let interval = interval.map(|(low, high)| format!("{} to {}", number(low), number(high)));
+    let interval = of("low").zip(of("high")).map(|(low, high)| interval(low, high));
     let sign = if figure["at_most"] == true { "<=" } else { ">=" };
     [
         plain(&figure["name"]),
@@ -26,6 +25,11 @@ pub(crate) fn figure_row(figure: &Value) -> [String; 7] {
     ]
 }
 
+/// An interval, unless it is a single value.
+pub(crate) fn interval(low: f64, high: f64) -> String {
+    if low < high { format!("{} to {}", number(low), number(high)) } else { String::new() }
+}
+
 /// A string without quotation marks, or a number as in a table.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
@@ -35,7 +39,6 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// Formats names and values in one line.
 pub(crate) fn list(values: &Value) -> String {
     let values = values.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let values = values.map(|(name, value)| format!("{} {}", name.replace('_', " "), plain(value)));

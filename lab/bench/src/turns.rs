@@ -53,7 +53,7 @@ pub(crate) enum Others<'a> {
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     others: Others<'a>,
-    at: Instant,
+    pub(crate) at: Instant,
     client_cpu: Option<Duration>,
     server_cpu: Option<Duration>,
     io: Option<Io>,
@@ -205,10 +205,6 @@ impl<'a> Start<'a> {
         Start { others, at: Instant::now(), client_cpu, server_cpu, io }
     }
 
-    pub(crate) fn at(&self) -> Instant {
-        self.at
-    }
-
     pub(crate) fn spent(&self) -> Spent {
         let since = |now: Option<Duration>, before: Option<Duration>| {
             now.zip(before).map(|(now, before)| now.saturating_sub(before))
@@ -234,7 +230,7 @@ impl<'a> Watch<'a> {
     }
 
     pub(crate) fn since(&self) -> Instant {
-        self.start.at()
+        self.start.at
     }
 
     /// True if another operation may begin in a turn of this length.
@@ -245,7 +241,7 @@ impl<'a> Watch<'a> {
     /// Notes that this many operations have ended together, each with its share of the time,
     /// and that the next one begins.
     pub(crate) fn lap(&mut self, operations: usize) {
-        let now = self.start.at().elapsed();
+        let now = self.start.at.elapsed();
         let each = nanos((now - self.last).div_f64(operations as f64));
         self.block.latencies.saturating_record_n(each, operations as u64);
         self.block.operations += operations as u64;
@@ -256,7 +252,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn note(&mut self, nanos: u64) {
         self.block.latencies.saturating_record(nanos);
         self.block.operations += 1;
-        self.last = self.start.at().elapsed();
+        self.last = self.start.at.elapsed();
     }
 
     pub(crate) fn stop(self) -> Block {

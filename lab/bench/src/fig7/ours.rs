@@ -185,18 +185,18 @@ impl Ours {
             repository: self.repository.clone(),
             corpus: self.corpus,
             first,
-            since: watch.since(),
+            since: watch.since,
             runtime: tokio::runtime::Handle::current(),
         };
         let thread = std::thread::spawn(move || generator.run());
-        tokio::time::sleep(warm.saturating_sub(watch.since().elapsed())).await;
+        tokio::time::sleep(warm.saturating_sub(watch.since.elapsed())).await;
         let meter = Meter::start(self);
         let before = watch.count();
         let mut backlog = Vec::new();
-        while watch.since().elapsed() < warm + window {
+        while watch.since.elapsed() < warm + window {
             tokio::time::sleep(LOOK_EVERY).await;
             let waiting = arrivals.sent.load(Ordering::Relaxed).saturating_sub(watch.count());
-            backlog.push((watch.since().elapsed().as_secs_f64(), waiting as f64));
+            backlog.push((watch.since.elapsed().as_secs_f64(), waiting as f64));
         }
         let documents = watch.count() - before;
         let work = meter.stop(self, documents);

@@ -227,7 +227,7 @@ fn rival_json(settings: &Fig7, result: &Outcome, index: usize, rival: &RivalOutc
     });
     json!({
         "name": rival.name,
-        "goes_over_all": rival.traits.goes_over_all(),
+        "goes_over_all": !rival.traits.keeps,
         "documents_per_s": wall.map(|e| e.median),
         "documents_per_cpu_s": cpu.map(|e| e.median),
         "rates": swept.collect::<Vec<_>>(),

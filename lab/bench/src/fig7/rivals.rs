@@ -43,11 +43,6 @@ pub(super) struct Traits {
 }
 
 impl Traits {
-    /// True if a cycle reads the whole repository.
-    pub(super) fn goes_over_all(self) -> bool {
-        !self.keeps
-    }
-
     /// True if the rival is measured at crawl rates.
     pub(super) fn is_swept(self) -> bool {
         matches!(self.purpose, Purpose::Goal | Purpose::Peer)
@@ -116,14 +111,12 @@ impl Rival {
         Ok(Self::new(DeltaBatch::create(dir, corpus, documents)?, traits, corpus, documents))
     }
 
-    /// The engine beneath ours, in a directory of its own.
     pub(super) fn engine(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
         let label = "the same cells straight into the engine, two threads";
         let traits = Traits { label, purpose: Purpose::Floor, keeps: true };
         Ok(Self::new(Engine::create(dir, corpus, documents)?, traits, corpus, documents))
     }
 
-    /// The column engine, in a process of its own.
     pub(super) fn duckdb(engine: DuckDb, corpus: Corpus, documents: u64) -> Self {
         let spent = engine.spent();
         let cpu = Box::new(move || spent.lock().ok().map(|spent| *spent));

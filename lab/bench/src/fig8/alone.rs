@@ -50,7 +50,6 @@ pub(crate) fn alone_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Form {
-    /// Opens the copy in an empty directory.
     async fn open(self, dir: &Path) -> anyhow::Result<Place> {
         match self {
             Form::Fjall => bare(dir, false),

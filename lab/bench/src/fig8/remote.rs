@@ -32,13 +32,10 @@ impl Emulator {
     /// Starts the emulator that is named or found, unless one runs. Otherwise returns the
     /// remedy.
     pub(super) fn start(named: Option<&Path>) -> anyhow::Result<Result<Self, String>> {
-        if let Some(program) = named {
-            return Ok(Ok(Emulator::Started(Server::emulator(program)?)));
-        }
-        if let Ok(running) = std::env::var("BIGTABLE_EMULATOR_HOST") {
+        if let (None, Ok(running)) = (named, std::env::var("BIGTABLE_EMULATOR_HOST")) {
             return Ok(Ok(Emulator::Running(running)));
         }
-        match found() {
+        match named.map(Path::to_owned).or_else(found) {
             Some(program) => Ok(Ok(Emulator::Started(Server::emulator(&program)?))),
             None => Ok(Err(NO_EMULATOR.to_owned())),
         }

@@ -114,7 +114,7 @@ impl Plot {
         (from, width): (f64, f64),
     ) {
         let Some(end) = y.pixel(bar.median) else { return };
-        let base = y.clamped(0_f64.max(y.low()));
+        let base = y.clamped(0_f64.max(y.low));
         let text = format(bar.median, self.y.unit);
         let (low, high) = (end.min(base), end.max(base));
         let told = format!("{told}{text}");

@@ -7,7 +7,7 @@ use super::{Axis, Scale, Unit};
 pub(super) struct Laid {
     scale: Scale,
     unit: Unit,
-    low: f64,
+    pub(super) low: f64,
     high: f64,
     /// The pixels of the low and of the high end.
     from: f64,
@@ -58,10 +58,6 @@ impl Laid {
     pub(super) fn clamped(&self, value: f64) -> f64 {
         let value = if value.is_finite() { value } else { self.high };
         self.pixel(value.clamp(self.low, self.high)).unwrap_or(self.from)
-    }
-
-    pub(super) fn low(&self) -> f64 {
-        self.low
     }
 
     pub(super) fn ticks(&self) -> Vec<Tick> {

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 
-/// The owner of the code of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The crates of this project, with everything inlined into them.

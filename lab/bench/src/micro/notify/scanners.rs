@@ -103,7 +103,7 @@ impl Scanners {
         let workers = self.db.observe(vec![observer()], options).await?;
         tokio::time::sleep(length).await;
         // On a busy machine even the first run may not have ended yet.
-        while locked(&line).latencies.is_empty() && start.at().elapsed() < PATIENCE {
+        while locked(&line).latencies.is_empty() && start.at.elapsed() < PATIENCE {
             tokio::time::sleep(SLOW).await;
         }
         let spent = start.spent();
