@@ -2,7 +2,7 @@
 //! and writes a document about the results.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -12,6 +12,7 @@ use percolator_cli::exit::{Exit, Failure};
 use serde_json::{Value, json};
 
 use crate::check::{Checked, listed};
+use crate::processes::own_program;
 use crate::{check, experiments, micro};
 
 /// The benchmarks with a command of their own. The benchmarks of `micro` run too.
@@ -101,7 +102,6 @@ impl All {
         }
     }
 
-    /// The benchmarks to run.
     fn names(&self) -> anyhow::Result<Vec<String>> {
         let all: Vec<String> = LARGE.map(str::to_owned).into_iter().chain(micro::names()).collect();
         if let Some(unknown) = self.only.iter().find(|name| !all.contains(name)) {
@@ -127,8 +127,7 @@ impl All {
         words.extend(["--seed", &seed]);
         words.extend(self.quick.then_some("--quick"));
         let started = Instant::now();
-        let program = std::env::current_exe().context("finding this program's own file")?;
-        let status = Command::new(program)
+        let status = own_program()?
             .args(&words)
             .arg("--out")
             .arg(&self.out)

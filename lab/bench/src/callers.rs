@@ -14,20 +14,23 @@ pub(crate) trait AsyncCaller: Send + 'static {
     fn is_ready(&self) -> bool {
         true
     }
+
+    /// True if others should run before the next attempt. That time belongs to no operation.
+    fn gives_way(&self) -> bool {
+        false
+    }
 }
 
 /// The work of all callers in a turn.
 #[derive(Debug)]
 pub(crate) struct Called<C> {
     pub(crate) block: Block,
-    /// Number of attempts.
     pub(crate) attempts: u64,
     /// The callers, in their original order.
     pub(crate) callers: Vec<C>,
 }
 
 impl<C> Called<C> {
-    /// The share of the attempts that failed.
     pub(crate) fn conflicts(&self) -> f64 {
         1.0 - self.block.operations as f64 / self.attempts.max(1) as f64
     }
@@ -40,7 +43,7 @@ pub(crate) async fn call<C: AsyncCaller>(
     length: Duration,
 ) -> anyhow::Result<Called<C>> {
     let start = Start::beside(others);
-    let since = start.at();
+    let since = start.at;
     let tasks = callers.into_iter().map(|caller| tokio::spawn(repeat(caller, since, length)));
     let done = futures::future::try_join_all(tasks.collect::<Vec<_>>()).await?;
     let block = Block::new(0, start.spent());
@@ -67,6 +70,10 @@ async fn repeat<C: AsyncCaller>(
     let (mut latencies, mut attempts) = (Vec::new(), 0);
     let mut last = since.elapsed();
     while last < length && caller.is_ready() {
+        if caller.gives_way() {
+            tokio::task::yield_now().await;
+            last = since.elapsed();
+        }
         attempts += 1;
         if caller.attempt().await? {
             let now = since.elapsed();

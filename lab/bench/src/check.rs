@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::report::Bar::{self, AtLeast, AtMost};
 use crate::report::number;
 use crate::statistics::Estimate;
+use crate::tables::interval;
 
 /// Compare the figures of benchmarks with the goals of the project.
 ///
@@ -52,12 +53,10 @@ impl Check {
     }
 }
 
-/// Formats each complaint as a line.
 pub(crate) fn listed(complaints: &[String]) -> String {
     complaints.iter().map(|complaint| format!("\n  {complaint}")).collect()
 }
 
-/// A goal for one figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     /// The goal in words.
@@ -87,7 +86,6 @@ impl Row {
     }
 }
 
-/// All goals.
 #[rustfmt::skip]
 pub(crate) const ROWS: [Row; 40] = [
     row("snapshot get / raw get, embedded", AtLeast(0.90), "fig8", "get/raw_get"),
@@ -161,17 +159,14 @@ impl Checked {
         Checked { row, found: find(&row, dir), limit }
     }
 
-    /// True if the goal is about this figure.
     pub(crate) fn is_of(&self, benchmark: &str, figure: &str) -> bool {
         self.row.benchmark == benchmark && self.row.figure == figure
     }
 
-    /// True if there is a figure that counts.
     pub(crate) fn is_measured(&self) -> bool {
         self.found.is_ok()
     }
 
-    /// The upper limit, in words.
     pub(crate) fn limit(&self) -> Option<String> {
         let (words, limit) = (self.row.limit?.0, self.limit.as_ref()?.as_ref().ok()?);
         Some(format!("{words} {}", number(limit.median)))
@@ -216,15 +211,9 @@ impl Checked {
         })
     }
 
-    /// The cells of the goal's row in a table.
     pub(crate) fn cells(&self) -> [String; 5] {
-        let (figure, interval) = match &self.found {
-            Ok(e) if e.low < e.high => {
-                (number(e.median), format!("{} to {}", number(e.low), number(e.high)))
-            }
-            Ok(e) => (number(e.median), String::new()),
-            Err(_) => Default::default(),
-        };
+        let cells = |e: &Estimate| (number(e.median), interval(e.low, e.high));
+        let (figure, interval) = self.found.as_ref().map(cells).unwrap_or_default();
         let (what, bar) = (self.row.what.to_owned(), self.row.bar.to_string());
         [what, bar, figure, interval, self.verdict().to_owned()]
     }
@@ -233,7 +222,6 @@ impl Checked {
 /// The headings of [`Checked::cells`].
 pub(crate) const HEADINGS: [&str; 5] = ["goal", "bar", "median", "95 %", "verdict"];
 
-/// Checks all goals against the files of a directory.
 pub(crate) fn all(dir: &Path) -> Vec<Checked> {
     ROWS.into_iter().map(|row| Checked::of(row, dir)).collect()
 }
@@ -275,7 +263,6 @@ fn find(row: &Row, dir: &Path) -> Result<Estimate, String> {
     estimate().ok_or_else(|| format!("{file}: {:?} was left out", row.figure))
 }
 
-/// The checked goals in JSON.
 pub(crate) fn json(checked: &[Checked]) -> Value {
     let count = |verdict: &str| checked.iter().filter(|row| row.verdict() == verdict).count();
     json!({
@@ -289,7 +276,6 @@ pub(crate) fn json(checked: &[Checked]) -> Value {
     })
 }
 
-/// Prints the checked goals as a table.
 pub(crate) fn print(out: Out, checked: &[Checked]) -> std::io::Result<()> {
     let mut header = HEADINGS.map(Column::right);
     header[0] = Column::left(HEADINGS[0]);

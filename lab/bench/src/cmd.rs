@@ -5,8 +5,9 @@ use percolator_cli::cmd::serve::ServeRole;
 use percolator_cli::context::Context;
 use percolator_cli::exit::Exit;
 
+use crate::flags::run;
 use crate::micro::{self, large_txn};
-use crate::{all, check, fig7, fig8, fig9, fig10, flags, profile, webindex};
+use crate::{all, check, fig7, fig8, fig9, fig10, profile, webindex};
 
 /// A benchmark, or a process that a benchmark starts.
 #[derive(Debug, Subcommand)]
@@ -38,12 +39,12 @@ impl Bench {
         match self {
             Bench::All(all) => return all.run(context),
             Bench::Check(check) => return check.run(context),
-            Bench::Fig7(fig7) => return flags::run(context, fig7).await,
-            Bench::Fig8(fig8) => return flags::run(context, fig8).await,
-            Bench::Fig9(fig9) => return flags::run(context, fig9).await,
-            Bench::Fig10(fig10) => return flags::run(context, fig10).await,
+            Bench::Fig7(it) => return run(context, &it.common, it.measure(context)).await,
+            Bench::Fig8(it) => return run(context, &it.measure.common, it.measure(context)).await,
+            Bench::Fig9(it) => return run(context, &it.common, it.measure(context)).await,
+            Bench::Fig10(it) => return run(context, &it.common, it.measure(context)).await,
             Bench::Micro(micro) => return micro.run(context).await,
-            Bench::Profile(profile) => return flags::run(context, profile).await,
+            Bench::Profile(it) => return run(context, &it.common, it.measure(context)).await,
             Bench::Webindex(webindex) => return webindex.run(context).await,
             Bench::Serve(serve) => return serve.run(context).await,
             Bench::Fig9Store(store) => store.run().await?,

@@ -31,7 +31,6 @@ struct Benchmark {
 }
 
 impl Found {
-    /// Reads a directory of results.
     pub(crate) fn read(dir: &Path) -> anyhow::Result<Self> {
         let mut files = files(dir)?;
         files.sort_unstable();
@@ -57,7 +56,6 @@ impl Found {
         Ok(Found { benchmarks })
     }
 
-    /// All plots.
     pub(crate) fn plots(&self) -> impl Iterator<Item = &Path> {
         self.benchmarks.iter().flat_map(|benchmark| &benchmark.plots).map(PathBuf::as_path)
     }
@@ -86,7 +84,6 @@ fn is_of(benchmark: &str, file: &Path) -> bool {
     stem(file).strip_prefix(benchmark).is_some_and(rest_is)
 }
 
-/// The files of a benchmark in a directory.
 pub(crate) fn files_of(benchmark: &str, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = files(dir)?;
     files.retain(|file| {
@@ -122,13 +119,11 @@ pub(crate) fn document(found: &Found, checked: &[Checked], plots: &str) -> Strin
     text
 }
 
-/// Appends a line.
 fn line(text: &mut String, line: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{line}");
 }
 
-/// Appends a row of a table.
 fn row(text: &mut String, cells: &[String]) {
     let escaped: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     line(text, &format!("| {} |", escaped.join(" | ")));
@@ -248,7 +243,6 @@ fn further(text: &mut String, found: &Found, checked: &[Checked]) {
     }
 }
 
-/// Lists the figures that the paper also reports.
 fn paper(text: &mut String, found: &Found, checked: &[Checked]) {
     let rows = found.benchmarks.iter().flat_map(|benchmark| {
         let name = &benchmark.name;

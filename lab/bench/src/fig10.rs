@@ -24,7 +24,6 @@
 mod cluster;
 mod report;
 mod series;
-mod settings;
 mod worker;
 
 use std::path::PathBuf;
@@ -40,13 +39,13 @@ use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 use tpce::{Audit, Exchange, Scale};
 
-use crate::flags::{Benchmark, Common, brokerage, within};
+use crate::flags::{Common, brokerage, within};
 use crate::report::Report;
 use crate::system::Spent;
+use crate::turns::go_on;
 
 use cluster::Cluster;
 use series::Series;
-use settings::Settings;
 
 /// Initial capacities of all workers together, as a share of their rate without capacities.
 const CAPACITY_SHARE: f64 = 0.45;
@@ -54,6 +53,8 @@ const CAPACITY_SHARE: f64 = 0.45;
 const CPU_SHARE_MAX: f64 = 0.55;
 const CPU_SHARE: f64 = 0.5;
 const CALIBRATIONS_MAX: usize = 5;
+/// Seconds after which throughput should be back.
+const GRACE_S: f64 = 5.0;
 /// Share of their capacities that the workers must reach before anything is killed.
 const ON_TIME_SHARE: f64 = 0.95;
 
@@ -70,7 +71,7 @@ const ON_TIME_SHARE: f64 = 0.95;
   percolator-bench fig10 --seconds 120 --rounds 1 --json")]
 pub(crate) struct Fig10 {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// Customers of the brokerage; all else is in proportion [default: 1000, quick: 300].
     #[arg(long, value_name = "N")]
     customers: Option<u64>,
@@ -115,23 +116,56 @@ impl Fig10Worker {
     }
 }
 
-impl Benchmark for Fig10 {
-    fn common(&self) -> &Common {
-        &self.common
+impl Fig10 {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
+        within("seconds", self.seconds(), 1.0..=3600.0)?;
+        within("workers", self.workers, 2..=100)?;
+        within("rounds", self.rounds(), 1..=100)?;
+        let scale = brokerage(self.customers(), self.common.seed)?;
+        let outcome = run(context, self, scale).await?;
+        Ok(report::report(self, scale, &outcome))
     }
 
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
-        let seconds = self.seconds.unwrap_or(self.common.sized(20.0, 60.0));
-        let rounds = self.rounds.unwrap_or(self.common.sized(1, 3));
-        within("seconds", seconds, 1.0..=3600.0)?;
-        within("workers", self.workers, 2..=100)?;
-        within("rounds", rounds, 1..=100)?;
-        let customers = self.customers.unwrap_or(self.common.sized(300, 1_000));
-        let scale = brokerage(customers, self.common.seed)?;
-        let (workers, Common { quick, seed, .. }) = (self.workers, &self.common);
-        let settings = Settings { customers, workers, seconds, rounds, seed: *seed, quick: *quick };
-        let outcome = run(context, &settings, scale).await?;
-        Ok(outcome.map(|outcome| report::report(&settings, scale, &outcome)))
+    fn customers(&self) -> u64 {
+        self.customers.unwrap_or(self.common.sized(300, 1_000))
+    }
+
+    /// Length of each part of a round. The table server is away for a quarter of it.
+    fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(self.common.sized(20.0, 60.0))
+    }
+
+    fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(self.common.sized(1, 3))
+    }
+
+    /// Number of workers that are killed: a third.
+    fn killed(&self) -> usize {
+        (self.workers / 3).max(1)
+    }
+
+    fn table_away_s(&self) -> f64 {
+        self.seconds() / 4.0
+    }
+
+    /// The time until throughput should be back; less in a shorter run.
+    fn grace_s(&self) -> f64 {
+        GRACE_S.min(self.seconds() / 2.0)
+    }
+
+    /// Length of the windows for rates.
+    fn window_s(&self) -> f64 {
+        GRACE_S.min(self.seconds() / 4.0)
+    }
+
+    /// Length of the windows in which throughput must be back.
+    fn probe_s(&self) -> f64 {
+        2.0_f64.min(self.seconds() / 8.0)
+    }
+
+    /// Approximate length of the run, without loading.
+    fn all_s(&self) -> f64 {
+        self.rounds() as f64 * (4.0 * self.seconds() + self.table_away_s()) + self.seconds()
     }
 }
 
@@ -145,12 +179,10 @@ struct Round {
     table_killed: f64,
     /// The time at which the table server is started again.
     table_returned: f64,
-    /// The time at which the table server listens.
     table_listens: f64,
     end: f64,
 }
 
-/// The workers' capacities.
 #[derive(Debug, Clone, Copy)]
 struct Capacity {
     /// Transactions a second of all workers without a capacity.
@@ -161,7 +193,6 @@ struct Capacity {
     cpu_share: Option<f64>,
 }
 
-/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     capacity: Capacity,
@@ -182,7 +213,7 @@ impl Outcome {
     }
 
     /// The reason why the figures are void, and the remedy; `None` if they are valid.
-    fn void(&self, settings: &Settings) -> Option<(String, &'static str)> {
+    fn void(&self, settings: &Fig10) -> Option<(String, &'static str)> {
         if let Some(first) = self.audit.violations.first() {
             let (count, lost) = (self.audit.violations.len(), self.audit.lost);
             return Some((
@@ -204,34 +235,25 @@ impl Outcome {
     }
 }
 
-/// Measures; `None` after Ctrl-C.
-async fn run(
-    context: &Context,
-    settings: &Settings,
-    scale: Scale,
-) -> anyhow::Result<Option<Outcome>> {
+async fn run(context: &Context, settings: &Fig10, scale: Scale) -> anyhow::Result<Outcome> {
     let started = Instant::now();
     let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let progress = Progress::new(context.out.quiet, Some(settings.all_s() as u64));
     progress.say(0, "loading");
-    let mut cluster = Cluster::start(settings, data.path())?;
+    let mut cluster =
+        Cluster::start(data.path(), settings.workers, settings.customers(), settings.common.seed)?;
     let (table, oracle) = cluster.addresses();
     // This client is dropped at once: only the workers may notice that servers are away.
     Exchange::load(worker::connect(table, oracle).await?, scale).await?;
     let loaded_s = started.elapsed().as_secs_f64();
     cluster.start_workers()?;
     let clock = Clock { context, progress: &progress, measuring: Instant::now() };
-    let Some(capacity) = calibrate(&clock, settings, &mut cluster).await? else {
-        return Ok(None);
-    };
-    let mut random = SmallRng::seed_from_u64(settings.seed);
+    let capacity = calibrate(&clock, settings, &mut cluster).await?;
+    let mut random = SmallRng::seed_from_u64(settings.common.seed);
     let begin = cluster.begin();
     let mut rounds = Vec::new();
-    for _ in 0..settings.rounds {
-        let Some(round) = round(&clock, settings, &mut cluster, &mut random).await? else {
-            return Ok(None);
-        };
-        rounds.push(round);
+    for _ in 0..settings.rounds() {
+        rounds.push(round(&clock, settings, &mut cluster, &mut random).await?);
     }
     progress.say(settings.all_s() as u64, "checking");
     let workers = cluster.end()?;
@@ -241,10 +263,9 @@ async fn run(
     let audit = audit.context("comparing the store with the logs")?;
     let [all, trade_results] = Series::of(&logs, begin);
     let took_s = started.elapsed().as_secs_f64();
-    Ok(Some(Outcome { capacity, rounds, all, trade_results, audit, workers, loaded_s, took_s }))
+    Ok(Outcome { capacity, rounds, all, trade_results, audit, workers, loaded_s, took_s })
 }
 
-/// Waits, and reports the reason for the wait.
 struct Clock<'a> {
     context: &'a Context,
     progress: &'a Progress,
@@ -252,35 +273,29 @@ struct Clock<'a> {
 }
 
 impl Clock<'_> {
-    /// Waits for this many seconds; false after Ctrl-C.
-    async fn wait(&self, seconds: f64, what: &str) -> bool {
+    /// Waits for this many seconds. Fails after Ctrl-C.
+    async fn wait(&self, seconds: f64, what: &str) -> anyhow::Result<()> {
         let end = Instant::now() + Duration::from_secs_f64(seconds);
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             self.progress.say(self.measuring.elapsed().as_secs(), what);
             let step = tokio::time::sleep(left.min(Duration::from_secs(1)));
-            if self.context.interrupt.cut_off(step).await.is_none() {
-                return false;
-            }
+            self.context.interrupt.cut_off(step).await;
+            go_on(self.context)?;
         }
-        true
+        Ok(())
     }
 }
 
-/// Determines the capacity of each worker, and sets it.
 async fn calibrate(
     clock: &Clock<'_>,
-    settings: &Settings,
+    settings: &Fig10,
     cluster: &mut Cluster,
-) -> anyhow::Result<Option<Capacity>> {
-    let length = settings.seconds / 5.0;
+) -> anyhow::Result<Capacity> {
+    let length = settings.seconds() / 5.0;
     cluster.pace(&json!("free"))?;
-    if !clock.wait(length / 4.0, "warming up").await {
-        return Ok(None);
-    }
+    clock.wait(length / 4.0, "warming up").await?;
     let begin = cluster.begin();
-    if !clock.wait(length, "what the workers reach without a capacity").await {
-        return Ok(None);
-    }
+    clock.wait(length, "what the workers reach without a capacity").await?;
     let free = cluster.rate_since(begin)?;
     anyhow::ensure!(free > 0.0, "the workers did nothing within {length} s");
     let workers = settings.workers as f64;
@@ -288,13 +303,9 @@ async fn calibrate(
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     for _ in 0..CALIBRATIONS_MAX {
         cluster.pace(&json!(each))?;
-        if !clock.wait(length / 4.0, "warming up").await {
-            return Ok(None);
-        }
+        clock.wait(length / 4.0, "warming up").await?;
         let (spent, started) = (Spent::new(), Instant::now());
-        if !clock.wait(length / 2.0, "what they take with one").await {
-            return Ok(None);
-        }
+        clock.wait(length / 2.0, "what they take with one").await?;
         let share = spent.seconds().map(|cpu| cpu / started.elapsed().as_secs_f64() / cpus);
         if let Some(share) = share
             && share > CPU_SHARE_MAX
@@ -307,7 +318,7 @@ async fn calibrate(
              takes {:.0} % of the processors",
             share.unwrap_or(f64::NAN) * 100.0,
         ));
-        return Ok(Some(Capacity { free, each, cpu_share: share }));
+        return Ok(Capacity { free, each, cpu_share: share });
     }
     anyhow::bail!(
         "even {:.1} transactions/s of all workers take more than {:.0} % of the processors: run it with \
@@ -321,39 +332,29 @@ async fn calibrate(
 /// back.
 async fn round(
     clock: &Clock<'_>,
-    settings: &Settings,
+    settings: &Fig10,
     cluster: &mut Cluster,
     random: &mut SmallRng,
-) -> anyhow::Result<Option<Round>> {
+) -> anyhow::Result<Round> {
     let mut round = Round { begin: cluster.now(), ..Round::default() };
-    if !clock.wait(settings.seconds, "the baseline").await {
-        return Ok(None);
-    }
+    clock.wait(settings.seconds(), "the baseline").await?;
     let mut chosen: Vec<usize> = (0..settings.workers).collect();
     chosen.shuffle(random);
     chosen.truncate(settings.killed());
     round.killed = cluster.now();
     cluster.kill(&chosen)?;
-    if !clock.wait(settings.seconds, "workers are killed").await {
-        return Ok(None);
-    }
+    clock.wait(settings.seconds(), "workers are killed").await?;
     round.returned = cluster.now();
     cluster.bring_back(&chosen)?;
-    if !clock.wait(settings.seconds, "workers are back").await {
-        return Ok(None);
-    }
+    clock.wait(settings.seconds(), "workers are back").await?;
     round.table_killed = cluster.now();
     cluster.kill_table();
-    if !clock.wait(settings.table_away_s(), "the table server is killed").await {
-        return Ok(None);
-    }
+    clock.wait(settings.table_away_s(), "the table server is killed").await?;
     round.table_returned = cluster.now();
     cluster.bring_table_back()?;
     round.table_listens = cluster.now();
-    let left = settings.seconds - (round.table_listens - round.table_returned);
-    if !clock.wait(left.max(0.0), "the table server is back").await {
-        return Ok(None);
-    }
+    let left = settings.seconds() - (round.table_listens - round.table_returned);
+    clock.wait(left.max(0.0), "the table server is back").await?;
     round.end = cluster.now();
-    Ok(Some(round))
+    Ok(round)
 }

@@ -41,9 +41,10 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-use crate::flags::{Benchmark, Common, within};
+use crate::flags::{Common, within};
 use crate::report::{Condition, Report};
 use crate::statistics::quantile;
+use crate::turns::go_on;
 
 use duckdb::{Carried, DuckDb};
 use fourth::Fourth;
@@ -57,7 +58,6 @@ pub(crate) use alone::{ALONE, alone};
 const SHARES: [f64; 6] = [0.003, 0.02, 0.06, 0.10, 0.12, 0.15];
 /// Factor between further rates, if none of these is too high.
 const FURTHER: f64 = 1.25;
-/// Most further rates.
 const FURTHER_MAX: usize = 12;
 /// Number of rates that are measured beyond the knee.
 const SATURATED_MAX: usize = 2;
@@ -83,7 +83,7 @@ const THREADS: usize = 2;
   percolator-bench fig7 --python duckdb/bin/python --json --out results")]
 pub(crate) struct Fig7 {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// The number of documents that the repository begins with [default: 2000000, or 100000 with
     /// --quick].
     #[arg(long, value_name = "N")]
@@ -118,12 +118,10 @@ impl Fig7 {
         self.documents.unwrap_or(self.common.sized(100_000, 2_000_000))
     }
 
-    /// Longest time at one rate.
     fn window(&self) -> Duration {
         Duration::from_secs_f64(self.seconds.unwrap_or(self.common.sized(4.0, 60.0)))
     }
 
-    /// Time for warming up before.
     fn warm(&self) -> Duration {
         Duration::from_secs_f64(self.common.sized(1.0, 5.0)).min(self.window() / 2)
     }
@@ -159,12 +157,8 @@ impl Fig7 {
     }
 }
 
-impl Benchmark for Fig7 {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Fig7 {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         self.check()?;
         let place = self.place()?;
         let run = Run {
@@ -175,11 +169,10 @@ impl Benchmark for Fig7 {
             progress: Progress::new(context.out.quiet, None),
             conditions: Vec::new(),
         };
-        Ok(run.all().await?.map(|outcome| report::report(self, &outcome)))
+        Ok(report::report(self, &run.all().await?))
     }
 }
 
-/// The results of a batch program.
 #[derive(Debug)]
 struct RivalOutcome {
     name: &'static str,
@@ -187,7 +180,6 @@ struct RivalOutcome {
     swept: Vec<(f64, Cycled)>,
 }
 
-/// One turn of every program.
 #[derive(Debug)]
 struct Round {
     ours: Work,
@@ -195,13 +187,14 @@ struct Round {
     rivals: Vec<Cycle>,
 }
 
-/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     first_load: Work,
     first_shape: Shape,
     rounds: Vec<Round>,
     rivals: Vec<RivalOutcome>,
+    /// The time of the row-wise batch's three passes.
+    passes_s: f64,
     /// Index of the rival that our goals compare with.
     goal: usize,
     /// The missing peers, each with the reason and the remedy.
@@ -218,14 +211,6 @@ impl RivalOutcome {
     }
 }
 
-impl Outcome {
-    /// The time of the row-wise batch's three passes.
-    fn passes_s(&self) -> f64 {
-        passes_s(&self.rounds, self.goal)
-    }
-}
-
-/// The median time of a rival's cycle.
 fn passes_s(rounds: &[Round], rival: usize) -> f64 {
     let mut cycles: Vec<f64> =
         rounds.iter().map(|r| r.rivals[rival].elapsed.as_secs_f64()).collect();
@@ -233,7 +218,6 @@ fn passes_s(rounds: &[Round], rival: usize) -> f64 {
     quantile(&cycles, 0.5).unwrap_or(f64::NAN)
 }
 
-/// The state of a run.
 struct Run<'a> {
     context: &'a Context,
     settings: &'a Fig7,
@@ -245,43 +229,39 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Measures; `None` after Ctrl-C.
-    async fn all(mut self) -> anyhow::Result<Option<Outcome>> {
+    async fn all(mut self) -> anyhow::Result<Outcome> {
         let duckdb = DuckDb::version(&self.settings.python);
         let mut rivals = self.rivals(duckdb.is_ok())?;
         let (first_load, first_shape) = self.first_load().await?;
-        let Some(rounds) = self.rounds(&mut rivals).await? else { return Ok(None) };
+        let rounds = self.rounds(&mut rivals).await?;
         let is_goal = |rival: &Rival| rival.traits.purpose == Purpose::Goal;
         let goal = rivals.iter().position(is_goal).expect("ours is held to a rival");
         let passes = passes_s(&rounds, goal);
-        let Some(offered) = self.sweep(passes).await? else { return Ok(None) };
-        let Some(fourth) = self.fourth().await? else { return Ok(None) };
+        let offered = self.sweep(passes).await?;
+        let fourth = self.fourth().await?;
         let mut outcomes = Vec::new();
         for rival in &mut rivals {
-            let Some(swept) = self.sweep_rival(rival, passes)? else { return Ok(None) };
+            let swept = self.sweep_rival(rival, passes)?;
             outcomes.push(RivalOutcome { name: rival.name(), traits: rival.traits, swept });
         }
         let left_out = |why: &String| format!("columns, and rows of DuckDB: {why}");
-        Ok(Some(Outcome {
+        Ok(Outcome {
             first_load,
             first_shape,
             rounds,
             rivals: outcomes,
+            passes_s: passes,
             goal,
             missing: duckdb.as_ref().err().map(left_out).into_iter().collect(),
             duckdb: duckdb.ok(),
             offered,
             fourth,
             conditions: self.conditions,
-        }))
+        })
     }
 
     fn say(&self, what: &str) {
         self.progress.say(0, what);
-    }
-
-    fn stopped(&self) -> bool {
-        self.context.interrupt.requested()
     }
 
     fn dir(&self, name: &str) -> PathBuf {
@@ -332,7 +312,6 @@ impl Run<'_> {
         Ours::open(&dir, self.settings.served(), self.corpus, self.settings.documents()).await
     }
 
-    /// Checks and removes a copy.
     async fn close(&mut self, ours: Ours, name: &str) -> anyhow::Result<()> {
         let check = ours.verify(KEYS_AT_FIRST).await?;
         self.check(name, ours.next, check, KEYS_AT_FIRST);
@@ -353,7 +332,7 @@ impl Run<'_> {
         Ok((work, check.shape))
     }
 
-    async fn rounds(&mut self, rivals: &mut [Rival]) -> anyhow::Result<Option<Vec<Round>>> {
+    async fn rounds(&mut self, rivals: &mut [Rival]) -> anyhow::Result<Vec<Round>> {
         let mut ours = self.open("rounds").await?;
         let mut random = SmallRng::seed_from_u64(self.settings.common.seed);
         // The last index stands for our own program.
@@ -363,9 +342,7 @@ impl Run<'_> {
             order.shuffle(&mut random);
             let (mut work, mut cycles) = (None, vec![None; rivals.len()]);
             for &turn in &order {
-                if self.stopped() {
-                    return Ok(None);
-                }
+                go_on(self.context)?;
                 let name = rivals.get(turn).map_or("ours", Rival::name);
                 self.say(&format!("round {round} of {}: {name}", self.settings.rounds));
                 match rivals.get_mut(turn) {
@@ -384,11 +361,10 @@ impl Run<'_> {
             }
         }
         self.close(ours, "rounds").await?;
-        Ok(Some(rounds))
+        Ok(rounds)
     }
 
-    /// Raises the crawl rate until it is too high.
-    async fn sweep(&mut self, passes: f64) -> anyhow::Result<Option<Vec<(f64, Offered)>>> {
+    async fn sweep(&mut self, passes: f64) -> anyhow::Result<Vec<(f64, Offered)>> {
         let mut offered: Vec<(f64, Offered)> = Vec::new();
         let further = (1..=FURTHER_MAX as i32).map(|n| SHARES[5] * FURTHER.powi(n));
         for (seed, share) in (self.settings.common.seed..).zip(SHARES.into_iter().chain(further)) {
@@ -397,9 +373,7 @@ impl Run<'_> {
             if beyond || saturated >= SATURATED_MAX {
                 break;
             }
-            if self.stopped() {
-                return Ok(None);
-            }
+            go_on(self.context)?;
             let per_second = share * self.settings.documents() as f64 / passes;
             let longest = GROWTH_MAX * self.settings.documents() as f64 / per_second;
             let asked = self.settings.window();
@@ -416,20 +390,18 @@ impl Run<'_> {
             self.close(ours, &name).await?;
             offered.push((share, result));
         }
-        Ok(Some(offered))
+        Ok(offered)
     }
 
     fn sweep_rival(
         &mut self,
         rival: &mut Rival,
         passes: f64,
-    ) -> anyhow::Result<Option<Vec<(f64, Cycled)>>> {
+    ) -> anyhow::Result<Vec<(f64, Cycled)>> {
         let mut swept = Vec::new();
         let shares = if rival.traits.is_swept() { &SHARES[..] } else { &[] };
         for &share in shares {
-            if self.stopped() {
-                return Ok(None);
-            }
+            go_on(self.context)?;
             self.say(&format!("{} at rate {share}", rival.name()));
             let per_second = share * self.settings.documents() as f64 / passes;
             let least = self.settings.window() / 4;
@@ -439,13 +411,11 @@ impl Run<'_> {
         let wrong = tokio::task::block_in_place(|| rival.wrong())?;
         let name = format!("{}: every document is where the rule puts it", rival.name());
         self.condition(name, wrong == 0, format!("{wrong} wrong"));
-        Ok(Some(swept))
+        Ok(swept)
     }
 
-    async fn fourth(&mut self) -> anyhow::Result<Option<Fourth>> {
-        if self.stopped() {
-            return Ok(None);
-        }
+    async fn fourth(&mut self) -> anyhow::Result<Fourth> {
+        go_on(self.context)?;
         self.say("adding a fourth key");
         let mut ours = self.open("fourth").await?;
         let fourth = fourth::run(&mut ours, self.settings).await?;
@@ -453,7 +423,7 @@ impl Run<'_> {
         self.check("fourth key", ours.next, check, KEYS_AT_FIRST + 1);
         ours.close().await;
         std::fs::remove_dir_all(self.dir("fourth"))?;
-        Ok(Some(fourth))
+        Ok(fourth)
     }
 }
 

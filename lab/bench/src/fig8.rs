@@ -27,9 +27,9 @@ mod postgres;
 mod remote;
 mod report;
 
-pub(crate) use alone::{ALONE, alone};
+pub(crate) use alone::{alone, alone_names};
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -38,9 +38,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Turns;
-use crate::flags::{Benchmark, Common, Measure, Place, within};
+use crate::callers::call;
+use crate::flags::{Measure, Place, within};
 use crate::report::Report;
-use crate::turns::{Block, Measured, Spent, Start};
+use crate::turns::{Block, Measured, Others};
 
 use bed::{Arm, Bed};
 use caller::Caller;
@@ -77,7 +78,7 @@ pub(crate) enum Beside {
   percolator-bench fig8 --data /mnt/disk/bench --without postgres --json")]
 pub(crate) struct Fig8 {
     #[command(flatten)]
-    measure: Measure,
+    pub(crate) measure: Measure,
     /// The number of cells in each copy.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
@@ -103,7 +104,6 @@ struct Check {
     wrong: u64,
 }
 
-/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     turns: Turns,
@@ -114,39 +114,22 @@ struct Outcome {
     missing: Vec<String>,
 }
 
-impl Benchmark for Fig8 {
-    fn common(&self) -> &Common {
-        &self.measure.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Fig8 {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         within("callers", self.callers, 1..=CALLERS_MAX)?;
         // Each caller needs a cell of its own, and a larger transaction writes several.
         within("cells", self.cells, self.callers.max(TEN)..=CELLS_MAX)?;
         let turns = self.measure.turns(10.0)?;
         let place = Place::of(self.data.as_deref())?;
-        let outcome = self.run(context, turns, place.dir()).await?;
-        Ok(outcome.map(|outcome| report::report(self, &outcome)))
-    }
-}
-
-impl Fig8 {
-    /// Measures; `None` after Ctrl-C.
-    async fn run(
-        &self,
-        context: &Context,
-        turns: Turns,
-        dir: &Path,
-    ) -> anyhow::Result<Option<Outcome>> {
-        let ladder = ladder::count(dir).await?;
-        let Some(bed) = Bed::create(context, self, turns, dir).await? else { return Ok(None) };
+        let ladder = ladder::count(&place.dir).await?;
+        let bed = Bed::create(context, self, turns, &place.dir).await?;
         let mut random = SmallRng::seed_from_u64(turns.seed);
         let turn = async |arm: usize| {
             let arm = &bed.arms[arm];
-            turn(arm, bed.start(arm), turns.block(), &mut random).await
+            turn(arm, bed.others(arm), turns.block(), &mut random).await
         };
         let arms = bed.arms.iter().map(|arm| (arm.name, arm.operation));
-        let Some(arms) = turns.measure(context, arms, turn).await? else { return Ok(None) };
+        let arms = turns.measure(context, arms, turn).await?;
         let mut check = Check::default();
         for cells in bed.copies() {
             cells.check_all().await?;
@@ -154,48 +137,27 @@ impl Fig8 {
             check.cells += cells.len();
             check.wrong += cells.wrong();
         }
-        Ok(Some(Outcome { turns, arms, ladder, check, missing: bed.missing }))
+        let outcome = Outcome { turns, arms, ladder, check, missing: bed.missing };
+        Ok(report::report(self, &outcome))
     }
 }
 
-/// Runs one turn of an arm.
 async fn turn(
     arm: &Arm,
-    start: Start<'_>,
+    others: Others<'_>,
     length: Duration,
     random: &mut SmallRng,
 ) -> anyhow::Result<Block> {
-    let (since, mut block) = (start.at(), Block::new(0, Spent::default()));
-    let mut record = |nanos| {
-        block.latencies.saturating_record(nanos);
-        block.operations += arm.work.counts();
-    };
     let caller = |number| Caller {
         cells: arm.cells.clone(),
+        work: arm.work,
         number,
         of: arm.callers,
+        done: 0,
         random: SmallRng::seed_from_u64(random.random()),
         held: Held::default(),
     };
-    let mut callers: Vec<Caller> = (0..arm.callers).map(caller).collect();
-    let work = arm.work;
-    let spent = if let [one] = &mut callers[..] {
-        one.call(work, since, length, &mut record).await?;
-        start.spent()
-    } else {
-        let tasks = callers.into_iter().map(|mut caller| {
-            let mut taken = Vec::new();
-            tokio::spawn(async move {
-                caller.call(work, since, length, |nanos| taken.push(nanos)).await?;
-                Ok::<_, anyhow::Error>(taken)
-            })
-        });
-        let done = futures::future::try_join_all(tasks).await?;
-        let spent = start.spent();
-        for taken in done {
-            taken?.into_iter().for_each(&mut record);
-        }
-        spent
-    };
-    Ok(Block { spent, ..block })
+    let callers: Vec<Caller> = (0..arm.callers).map(caller).collect();
+    let block = call(others, callers, length).await?.block;
+    Ok(Block { operations: block.operations * arm.work.counts(), ..block })
 }

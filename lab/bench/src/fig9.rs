@@ -14,9 +14,7 @@
 //! not in order at the end. It is also void if all measurements of the latencies of one store
 //! sent requests late.
 
-mod chart;
 mod report;
-mod store;
 mod work;
 
 use std::path::PathBuf;
@@ -31,13 +29,14 @@ use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 use tpce::postgres::Server;
 
-use crate::flags::{Benchmark, Common, brokerage, within};
+use crate::flags::{Common, brokerage, within};
 use crate::processes::{Driver, cores};
 use crate::report::Report;
 use crate::statistics::is_late;
 use crate::system;
+use crate::turns::go_on;
 
-pub(crate) use store::Store;
+pub(crate) use work::Store;
 
 /// Fewest blocks of an arm, and the longest time of one.
 const BLOCKS_MIN: usize = 10;
@@ -67,7 +66,7 @@ const OPEN_TRIES: usize = 3;
   percolator-bench fig9 --customers 5000 --seconds 60 --json")]
 pub(crate) struct Fig9 {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// Customers of the brokerage; all else is in proportion [default: 5000, quick: 300].
     #[arg(long, value_name = "N")]
     customers: Option<u64>,
@@ -122,20 +121,14 @@ impl Fig9 {
     }
 }
 
-impl Benchmark for Fig9 {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Fig9 {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         within("seconds", self.seconds(), 0.1..=3600.0)?;
         let scale = brokerage(self.customers(), self.common.seed)?;
-        let outcome = self.run(context)?;
-        Ok(outcome.map(|outcome| report::report(self, scale, &outcome)))
+        Ok(report::report(self, scale, &self.run(context)?))
     }
 }
 
-/// A store on some cores.
 #[derive(Debug)]
 struct Arm {
     store: Store,
@@ -149,13 +142,11 @@ impl Arm {
         format!("{}_{}", self.store.name(), self.cores)
     }
 
-    /// A number from each block.
     fn each(&self, of: impl Fn(&Value) -> Option<f64>) -> Vec<f64> {
         self.blocks.iter().filter_map(of).collect()
     }
 }
 
-/// The results of a store.
 #[derive(Debug)]
 struct Stored {
     store: Store,
@@ -164,13 +155,11 @@ struct Stored {
     open: Value,
     /// Earlier open loops, discarded because requests were sent late.
     late: Vec<Value>,
-    /// Open loops at higher shares.
     higher: Vec<(f64, Value)>,
     /// Violations, and types of transactions by arm.
     end: Value,
 }
 
-/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     arms: Vec<Arm>,
@@ -240,8 +229,7 @@ fn in_time(
 }
 
 impl Fig9 {
-    /// Measures; `None` after Ctrl-C.
-    fn run(&self, context: &Context) -> anyhow::Result<Option<Outcome>> {
+    fn run(&self, context: &Context) -> anyhow::Result<Outcome> {
         let started = Instant::now();
         let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
         let mut missing = Vec::new();
@@ -263,9 +251,7 @@ impl Fig9 {
         let mut drivers = Vec::new();
         let mut arms = Vec::new();
         for (at, store) in stores.iter().enumerate() {
-            if context.interrupt.requested() {
-                return Ok(None);
-            }
+            go_on(context)?;
             progress.say(at as u64, &format!("loading {}", store.name()));
             let dir = data.path().join(store.name());
             std::fs::create_dir(&dir)?;
@@ -282,10 +268,7 @@ impl Fig9 {
             arms.push(Arm { store: *store, cores: cores.len().max(1), blocks: Vec::new() });
         }
         let done = stores.len() as u64;
-        let blocks = closed(context, self, &progress, done, (&mut drivers, &mut arms), &cores)?;
-        if !blocks {
-            return Ok(None);
-        }
+        closed(context, self, &progress, done, (&mut drivers, &mut arms), &cores)?;
         let mut ended = Vec::new();
         for (at, (store, driver, loaded)) in drivers.into_iter().enumerate() {
             let step = (steps - stores.len() + at) as u64;
@@ -294,7 +277,7 @@ impl Fig9 {
             ended.push(self.latencies(store, driver, &loaded, arm)?);
         }
         let took_s = started.elapsed().as_secs_f64();
-        Ok(Some(Outcome { arms, stores: ended, missing, took_s }))
+        Ok(Outcome { arms, stores: ended, missing, took_s })
     }
 
     /// Sends requests at a share of the store's closed-loop rate, then ends the store.
@@ -316,12 +299,12 @@ impl Fig9 {
             let request = json!({ "open": peak * share, "seconds": seconds });
             higher.push((*share, driver.ask(&request)?));
         }
-        let (loaded_s, end) = (loaded["loaded_s"].as_f64(), driver.end()?);
+        let (loaded_s, end) = (loaded["loaded_s"].as_f64(), driver.ask(&json!({ "end": true }))?);
         Ok(Stored { store, loaded_s, open, late, higher, end })
     }
 }
 
-/// Runs the blocks of all arms in turns. The first round warms up. False after Ctrl-C.
+/// Runs the blocks of all arms in turns. The first round warms up.
 fn closed(
     context: &Context,
     settings: &Fig9,
@@ -329,7 +312,7 @@ fn closed(
     mut done: u64,
     (drivers, arms): (&mut [(Store, Driver, Value)], &mut [Arm]),
     cores: &[usize],
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<()> {
     let mut order: Vec<usize> = (0..arms.len()).collect();
     let mut random = SmallRng::seed_from_u64(settings.common.seed);
     let rounds = settings.blocks();
@@ -338,9 +321,7 @@ fn closed(
             order.shuffle(&mut random);
         }
         for &at in &order {
-            if context.interrupt.requested() {
-                return Ok(false);
-            }
+            go_on(context)?;
             let arm = &mut arms[at];
             let name = arm.name();
             progress.say(done, &format!("round {round} of {rounds}: {name}"));
@@ -366,7 +347,7 @@ fn closed(
             driver.move_to(cores)?;
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,22 +12,20 @@ use crate::Turns;
 use crate::report::Report;
 use crate::system::Load;
 
-/// A benchmark with its settings.
-pub(crate) trait Benchmark {
-    fn common(&self) -> &Common;
-
-    /// Checks the settings and measures; `None` after Ctrl-C.
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>>;
-}
-
-/// Runs a benchmark, and reports its results.
-pub(crate) async fn run(context: &Context, benchmark: &impl Benchmark) -> anyhow::Result<Exit> {
-    let common = benchmark.common();
+/// Runs a benchmark, and reports its results. `measure` checks the settings and measures.
+pub(crate) async fn run(
+    context: &Context,
+    common: &Common,
+    measure: impl Future<Output = anyhow::Result<Report>>,
+) -> anyhow::Result<Exit> {
     common.prepare(context)?;
     let before = Load::now();
-    let Some(report) = benchmark.measure(context).await? else {
-        context.out.note("interrupted before the end: nothing to report");
-        return Ok(Exit::Interrupted);
+    let report = match measure.await {
+        Err(_) if context.interrupt.requested() => {
+            context.out.note("interrupted before the end: nothing to report");
+            return Ok(Exit::Interrupted);
+        }
+        measured => measured?,
     };
     let told = report.json([before, Load::now()]);
     if let Some(out) = &common.out {
@@ -129,16 +127,16 @@ pub(crate) fn brokerage(customers: u64, seed: u64) -> anyhow::Result<tpce::Scale
 
 /// The place of a benchmark's data.
 #[derive(Debug)]
-pub(crate) enum Place {
-    Named(PathBuf),
+pub(crate) struct Place {
+    pub(crate) dir: PathBuf,
     /// A directory that is removed at the end.
-    Temporary(tempfile::TempDir),
+    _temporary: Option<tempfile::TempDir>,
 }
 
 impl Place {
-    /// Creates a temporary directory.
     pub(crate) fn temporary() -> anyhow::Result<Self> {
-        Ok(Place::Temporary(tempfile::Builder::new().prefix("percolator-bench-").tempdir()?))
+        let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
+        Ok(Place { dir: dir.path().to_owned(), _temporary: Some(dir) })
     }
 
     /// Uses an empty directory of this name, or a temporary one.
@@ -154,18 +152,10 @@ impl Place {
             let what = format!("{}: {error}", dir.display());
             Failure::usage(what, "name a directory that can be written to with --data")
         })?;
-        Ok(Place::Named(dir.to_owned()))
+        Ok(Place { dir: dir.to_owned(), _temporary: None })
     }
 
-    /// The path of a part of the data.
     pub(crate) fn join(&self, part: &str) -> PathBuf {
-        self.dir().join(part)
-    }
-
-    pub(crate) fn dir(&self) -> &Path {
-        match self {
-            Place::Named(dir) => dir,
-            Place::Temporary(dir) => dir.path(),
-        }
+        self.dir.join(part)
     }
 }

@@ -22,14 +22,15 @@ mod resolve;
 mod rpc;
 mod scan;
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use percolator_cli::context::Context;
 use percolator_cli::exit::Exit;
 
-use crate::flags::{self, Common};
+use crate::flags::{Common, run};
+use crate::processes::own_program;
 
 /// Small benchmarks, each of one mechanism: one that is named, or all of them.
 ///
@@ -62,7 +63,6 @@ pub(crate) enum Arm {
     Scan(scan::Scan),
 }
 
-/// The names of all small benchmarks.
 pub(crate) fn names() -> Vec<String> {
     let command = Arm::augment_subcommands(clap::Command::new("micro"));
     command.get_subcommands().map(|arm| arm.get_name().to_owned()).collect()
@@ -72,24 +72,23 @@ impl Micro {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match &self.arm {
             None => self.all(context),
-            Some(Arm::Batching(batching)) => flags::run(context, batching).await,
-            Some(Arm::LargeTxn(large_txn)) => flags::run(context, large_txn).await,
-            Some(Arm::Notify(notify)) => flags::run(context, notify).await,
-            Some(Arm::Oracle(oracle)) => flags::run(context, oracle).await,
-            Some(Arm::Prefetch(prefetch)) => flags::run(context, prefetch).await,
-            Some(Arm::Resolve(resolve)) => flags::run(context, resolve).await,
-            Some(Arm::Rpc(rpc)) => flags::run(context, rpc).await,
-            Some(Arm::Scan(scan)) => flags::run(context, scan).await,
+            Some(Arm::Batching(it)) => run(context, &it.measure.common, it.measure(context)).await,
+            Some(Arm::LargeTxn(it)) => run(context, &it.measure.common, it.measure(context)).await,
+            Some(Arm::Notify(it)) => run(context, &it.measure.common, it.measure(context)).await,
+            Some(Arm::Oracle(it)) => run(context, &it.measure.common, it.measure(context)).await,
+            Some(Arm::Prefetch(it)) => run(context, &it.common, it.measure()).await,
+            Some(Arm::Resolve(it)) => run(context, &it.measure.common, it.measure(context)).await,
+            Some(Arm::Rpc(it)) => run(context, &it.measure.common, it.measure(context)).await,
+            Some(Arm::Scan(it)) => run(context, &it.measure.common, it.measure(context)).await,
         }
     }
 
     /// Runs all of them. The exit status is that of the first that fails.
     fn all(&self, context: &Context) -> anyhow::Result<Exit> {
-        let program = std::env::current_exe().context("finding this program's own file")?;
         let mut first = Exit::Done;
         for name in names() {
             context.out.note(&name);
-            let mut arm = Command::new(&program);
+            let mut arm = own_program()?;
             arm.args(["micro", &name, "--seed", &self.common.seed.to_string()]);
             arm.args(self.common.quick.then_some("--quick"));
             arm.args(context.out.json.then_some("--json"));

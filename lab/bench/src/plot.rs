@@ -1,12 +1,10 @@
-//! Draws plots as SVG: lines and points over two axes ([`Chart`]), and groups of bars
-//! ([`Bars`]).
+//! Draws plots as SVG: lines and points over two axes, or groups of bars.
 //!
 //! ```text
 //! plot    the parts of a plot: plain data, no drawing
 //! scale   positions on an axis, and the choice and format of labels
-//! chart   draws lines, points, error bars
-//! bars    draws groups of bars
-//! svg     elements, escaping, the style sheet
+//! draw    draws lines, points, error bars, groups of bars, and the frame and legend around them
+//! svg     elements, escaping; style.css has the colours
 //! ```
 //!
 //! No crate is used for this. A plot must be readable on a light and on a dark page, which
@@ -22,68 +20,52 @@
 //!
 //! ```ignore
 //! let ours = vec![Point::at(1.0, 0.002).between(0.001, 0.02)];
-//! let chart = Chart {
-//!     title: "Figure 7: delay over crawl rate".into(),
-//!     subtitle: "200,000 documents, two cores".into(),
-//!     x: Axis::linear("crawl rate", Unit::Percent),
-//!     y: Axis::log("median delay", Unit::Seconds),
-//!     series: vec![
-//!         Series::line("Percolator", Role::Ours(0), ours),
-//!         Series::dashed("Percolator, 2010", Role::Paper(0), vec![Point::at(1.0, 2.0)]),
-//!     ],
-//!     references: vec![Reference::x(40.0, "the paper's knee")],
-//! };
-//! std::fs::write("fig7.svg", chart.svg())?;
+//! let (x, y) = (Axis::linear("crawl rate", Unit::Percent), Axis::log("delay", Unit::Seconds));
+//! let plot = Plot::over(x, y, "Figure 7: delay over crawl rate", "200,000 documents, two cores")
+//!     .line("Percolator", Role::Ours(0), ours)
+//!     .dashed("Percolator, 2010", Role::Paper(0), vec![Point::at(1.0, 2.0)])
+//!     .mark(Line::X(40.0), "the paper's knee");
+//! std::fs::write("fig7.svg", plot.svg())?;
 //! ```
 
-mod bars;
-mod chart;
+mod draw;
 mod scale;
 mod svg;
 
 use crate::statistics::Estimate;
 
-/// Lines and points over two axes.
+/// A plot: lines and points over two axes, or groups of bars.
 #[derive(Debug, Clone)]
-pub(crate) struct Chart {
-    /// The title of the plot.
-    pub(crate) title: String,
+pub(crate) struct Plot {
+    title: String,
     /// The setting of the measurement: one or two sentences, wrapped.
-    pub(crate) subtitle: String,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
+    subtitle: String,
+    across: Across,
+    y: Axis,
     /// The series, drawn in this order, the last on top.
-    pub(crate) series: Vec<Series>,
-    pub(crate) references: Vec<Reference>,
+    series: Vec<Series>,
+    references: Vec<Reference>,
 }
 
-/// Groups of bars: one bar for each series in each group.
+/// The places from left to right.
 #[derive(Debug, Clone)]
-pub(crate) struct Bars {
-    /// The title of the plot.
-    pub(crate) title: String,
-    /// The setting of the measurement: one or two sentences, wrapped.
-    pub(crate) subtitle: String,
-    pub(crate) y: Axis,
-    /// The labels below the groups.
-    pub(crate) groups: Vec<String>,
-    pub(crate) series: Vec<BarSeries>,
-    /// Horizontal reference lines.
-    pub(crate) references: Vec<Reference>,
+enum Across {
+    Axis(Axis),
+    /// Groups of bars, each with its label: one bar for each series in each group.
+    Groups(Vec<String>),
 }
 
-/// An axis: its label, scale and unit.
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
-    pub(crate) label: String,
-    pub(crate) scale: Scale,
-    pub(crate) unit: Unit,
+    label: String,
+    scale: Scale,
+    unit: Unit,
     /// The ends of the axis. `None` means those of the data, rounded outwards.
-    pub(crate) ends: Option<(f64, f64)>,
+    ends: Option<(f64, f64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scale {
+enum Scale {
     Linear,
     Log,
 }
@@ -99,23 +81,23 @@ pub(crate) enum Unit {
     Percent,
 }
 
-/// A line, or points without one.
+/// A line, points without one, or the bars of one colour.
 #[derive(Debug, Clone)]
-pub(crate) struct Series {
-    /// The name in the legend.
-    pub(crate) name: String,
-    pub(crate) role: Role,
-    pub(crate) stroke: Stroke,
-    pub(crate) points: Vec<Point>,
+struct Series {
+    name: String,
+    role: Role,
+    form: Form,
+    /// The points. The first coordinate of a bar is the number of its group.
+    points: Vec<Point>,
 }
 
-/// The line that joins the points of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stroke {
+enum Form {
     Solid,
     Dashed,
     /// No line, only points.
-    None,
+    Points,
+    Bars,
 }
 
 /// The origin of a series. The number distinguishes several of one kind.
@@ -132,33 +114,15 @@ pub(crate) enum Role {
 /// A point, with the spread of its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Point {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
-    pub(crate) spread: Option<(f64, f64)>,
-}
-
-/// The bars of one colour.
-#[derive(Debug, Clone)]
-pub(crate) struct BarSeries {
-    /// The name in the legend.
-    pub(crate) name: String,
-    pub(crate) role: Role,
-    /// One bar for each group. If it is missing, the others of the group close up.
-    pub(crate) values: Vec<Option<Bar>>,
-}
-
-/// A bar, with the spread of its value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Bar {
-    pub(crate) value: f64,
-    pub(crate) spread: Option<(f64, f64)>,
+    x: f64,
+    y: Estimate,
 }
 
 /// A labelled line across the plot: a goal, a limit, a moment.
 #[derive(Debug, Clone)]
-pub(crate) struct Reference {
-    pub(crate) line: Line,
-    pub(crate) label: String,
+struct Reference {
+    line: Line,
+    label: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -169,6 +133,62 @@ pub(crate) enum Line {
     Y(f64),
 }
 
+impl Plot {
+    pub(crate) fn over(x: Axis, y: Axis, title: &str, subtitle: impl Into<String>) -> Self {
+        Plot::new(Across::Axis(x), y, title, subtitle.into())
+    }
+
+    pub(crate) fn groups<S: Into<String>>(
+        groups: impl IntoIterator<Item = S>,
+        y: Axis,
+        title: &str,
+        subtitle: impl Into<String>,
+    ) -> Self {
+        let groups = groups.into_iter().map(Into::into).collect();
+        Plot::new(Across::Groups(groups), y, title, subtitle.into())
+    }
+
+    fn new(across: Across, y: Axis, title: &str, subtitle: String) -> Self {
+        let (series, references) = (Vec::new(), Vec::new());
+        Plot { title: title.to_owned(), subtitle, across, y, series, references }
+    }
+
+    fn with(mut self, name: impl Into<String>, role: Role, form: Form, points: Vec<Point>) -> Self {
+        self.series.push(Series { name: name.into(), role, form, points });
+        self
+    }
+
+    pub(crate) fn line(self, name: &str, role: Role, points: Vec<Point>) -> Self {
+        self.with(name, role, Form::Solid, points)
+    }
+
+    pub(crate) fn dashed(self, name: &str, role: Role, points: Vec<Point>) -> Self {
+        self.with(name, role, Form::Dashed, points)
+    }
+
+    pub(crate) fn points(self, name: impl Into<String>, role: Role, points: Vec<Point>) -> Self {
+        self.with(name, role, Form::Points, points)
+    }
+
+    /// Adds a bar for each group. If one is missing, the others of its group close up.
+    pub(crate) fn bars(
+        self,
+        name: &str,
+        role: Role,
+        values: impl IntoIterator<Item = Option<Estimate>>,
+    ) -> Self {
+        let bar =
+            |(group, value): (usize, Option<Estimate>)| Some(Point { x: group as f64, y: value? });
+        let points = values.into_iter().enumerate().filter_map(bar).collect();
+        self.with(name, role, Form::Bars, points)
+    }
+
+    pub(crate) fn mark(mut self, line: Line, label: impl Into<String>) -> Self {
+        self.references.push(Reference { line, label: label.into() });
+        self
+    }
+}
+
 impl Axis {
     /// Creates an axis with equal steps.
     pub(crate) fn linear(label: impl Into<String>, unit: Unit) -> Self {
@@ -177,71 +197,24 @@ impl Axis {
 
     /// Creates an axis with equal factors.
     pub(crate) fn log(label: impl Into<String>, unit: Unit) -> Self {
-        Axis { label: label.into(), scale: Scale::Log, unit, ends: None }
+        Axis { scale: Scale::Log, ..Axis::linear(label, unit) }
     }
 
-    /// Sets the ends of the axis, whatever the data.
-    pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
-        self.ends = Some((low, high));
-        self
-    }
-}
-
-impl Series {
-    /// Creates a series of joined points.
-    pub(crate) fn line(name: impl Into<String>, role: Role, points: Vec<Point>) -> Self {
-        Series { name: name.into(), role, stroke: Stroke::Solid, points }
-    }
-
-    /// Creates a series of points joined by a dashed line.
-    pub(crate) fn dashed(name: impl Into<String>, role: Role, points: Vec<Point>) -> Self {
-        Series { name: name.into(), role, stroke: Stroke::Dashed, points }
-    }
-
-    /// Creates a series of points without a line.
-    pub(crate) fn points(name: impl Into<String>, role: Role, points: Vec<Point>) -> Self {
-        Series { name: name.into(), role, stroke: Stroke::None, points }
+    pub(crate) fn between(self, low: f64, high: f64) -> Self {
+        Axis { ends: Some((low, high)), ..self }
     }
 }
 
 impl Point {
     pub(crate) fn at(x: f64, y: f64) -> Self {
-        Point { x, y, spread: None }
+        Point::of(x, Estimate::alone(y))
     }
 
-    /// Adds an error bar.
-    pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
-        self.spread = Some((low, high));
-        self
-    }
-}
-
-impl Bar {
-    pub(crate) fn of(value: f64) -> Self {
-        Bar { value, spread: None }
+    pub(crate) fn of(x: f64, y: Estimate) -> Self {
+        Point { x, y }
     }
 
-    /// Adds an error bar.
-    pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
-        self.spread = Some((low, high));
-        self
-    }
-}
-
-impl From<Estimate> for Bar {
-    fn from(Estimate { median, low, high }: Estimate) -> Self {
-        Bar::of(median).between(low, high)
-    }
-}
-
-impl Reference {
-    /// Creates a vertical line.
-    pub(crate) fn x(at: f64, label: impl Into<String>) -> Self {
-        Reference { line: Line::X(at), label: label.into() }
-    }
-
-    /// Creates a horizontal line.
-    pub(crate) fn y(at: f64, label: impl Into<String>) -> Self {
-        Reference { line: Line::Y(at), label: label.into() }
+    pub(crate) fn between(self, low: f64, high: f64) -> Self {
+        Point { y: Estimate { low, high, ..self.y }, ..self }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use percolator_torture::Victim;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Longest time for a driver to end.
@@ -15,8 +15,8 @@ const END_MAX: Duration = Duration::from_secs(30);
 /// Most attempts to move a driver: taskset fails if a thread ends meanwhile.
 const MOVE_TRIES: usize = 5;
 
-/// A process that drives a store: `percolator-bench ROLE`. Requests and answers are lines of
-/// JSON.
+/// A process that drives a store, mostly `percolator-bench ROLE`. Requests and answers are lines
+/// of JSON.
 #[derive(Debug)]
 pub(crate) struct Driver {
     process: Victim,
@@ -32,25 +32,25 @@ impl Driver {
         arguments: impl IntoIterator<Item = S>,
         cores: &[usize],
     ) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program's own file")?;
-        let mut command = match cores {
-            [] => Command::new(program),
-            cores => {
-                let mut taskset = Command::new("taskset");
-                taskset.arg("-c").arg(list(cores)).arg(program);
-                taskset
-            }
-        };
+        let mut command = own_program()?;
+        if !cores.is_empty() {
+            let mut taskset = Command::new("taskset");
+            taskset.arg("-c").arg(list(cores)).arg(command.get_program());
+            command = taskset;
+        }
         command.args(["--quiet", role]).args(arguments);
-        let mut process = Victim::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
-            .context("starting the process that drives a store")?;
+        Driver::over(command).context("starting the process that drives a store")
+    }
+
+    /// Starts another program that speaks JSON.
+    pub(crate) fn over(mut command: Command) -> anyhow::Result<Self> {
+        let mut process = Victim::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let child = process.child();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().context("reading the driver's output")?);
         Ok(Driver { process, stdin, stdout })
     }
 
-    /// Moves all of its threads, present and future, to some cores.
     pub(crate) fn move_to(&self, cores: &[usize]) -> anyhow::Result<()> {
         let mut taskset = Command::new("taskset");
         taskset.args(["-a", "-p", "-c", &list(cores), &self.process.id().to_string()]);
@@ -69,7 +69,6 @@ impl Driver {
         writeln!(stdin, "{request}").context("the driver does not listen")
     }
 
-    /// Sends a request, and waits for its answer.
     pub(crate) fn ask(&mut self, request: &Value) -> anyhow::Result<Value> {
         self.tell(request)?;
         self.answer()
@@ -79,16 +78,8 @@ impl Driver {
     pub(crate) fn answer(&mut self) -> anyhow::Result<Value> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
-        anyhow::ensure!(
-            !line.is_empty(),
-            "the process that drives a store ended: its error is above"
-        );
-        Ok(serde_json::from_str(&line)?)
-    }
-
-    /// Lets the process check its books and end. Returns its last answer.
-    pub(crate) fn end(mut self) -> anyhow::Result<Value> {
-        self.ask(&json!({ "end": true }))
+        anyhow::ensure!(!line.is_empty(), "the process ended: its error is above");
+        serde_json::from_str(&line).with_context(|| format!("the answer {line:?}"))
     }
 
     /// Kills the process, as `kill -9` does.
@@ -107,6 +98,10 @@ impl Drop for Driver {
     }
 }
 
+pub(crate) fn own_program() -> anyhow::Result<Command> {
+    Ok(Command::new(std::env::current_exe().context("finding this program's own file")?))
+}
+
 /// The requests to a driver: the lines of its stdin, until it ends.
 pub(crate) fn requests() -> UnboundedReceiver<String> {
     let (asks, requests) = unbounded_channel();
@@ -120,7 +115,6 @@ pub(crate) fn requests() -> UnboundedReceiver<String> {
     requests
 }
 
-/// Prints an answer of a driver.
 pub(crate) fn say(answer: &Value) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{answer}")?;

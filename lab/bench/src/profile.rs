@@ -20,10 +20,13 @@ use percolator_cli::exit::Failure;
 use serde_json::{Value, json};
 
 use crate::fig8::TEN;
-use crate::flags::{Benchmark, Common, within};
-use crate::plot::{self, Axis, BarSeries, Bars, Role, Unit};
+use crate::flags::{Common, within};
+use crate::plot::{Axis, Plot, Role, Unit};
+use crate::processes::own_program;
 use crate::report::{Bar, Figure, Report};
+use crate::statistics::Estimate;
 use crate::system::io;
+use crate::turns::go_on;
 use crate::{fig7, fig8};
 
 use callgrind::{Counts, Owner};
@@ -66,7 +69,7 @@ const WRITTEN_BEFORE: u64 = 5;
   percolator-bench profile --arm raw_set --arm fjall_insert")]
 pub(crate) struct Profile {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// The number of counted operations [default: 20000, quick: 5000].
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
@@ -110,7 +113,6 @@ impl ProfileWork {
     }
 }
 
-/// The settings of the counting.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
     /// Operations in the first run. The second run does twice as many.
@@ -119,7 +121,6 @@ struct Settings {
     seed: u64,
 }
 
-/// The cost of one operation.
 #[derive(Debug)]
 struct Taken {
     arm: &'static str,
@@ -127,19 +128,13 @@ struct Taken {
     asked: Option<Asked>,
 }
 
-/// File operations: system calls that read or write, and bytes.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    calls: f64,
-    written_bytes: f64,
-}
+/// File operations: system calls that read or write, and written bytes.
+type Asked = [f64; 2];
 
-/// The result of all arms.
 #[derive(Debug)]
 struct Outcome {
     settings: Settings,
     taken: Vec<Taken>,
-    /// Number of wrong reads.
     wrong: u64,
     left_out: Vec<&'static str>,
 }
@@ -178,20 +173,13 @@ fn is_document(arm: &str) -> bool {
     fig7::ALONE.contains(&arm)
 }
 
-/// Counts all arms; `None` after Ctrl-C.
-fn run(
-    context: &Context,
-    settings: Settings,
-    arms: &[&'static str],
-) -> anyhow::Result<Option<Outcome>> {
+fn run(context: &Context, settings: Settings, arms: &[&'static str]) -> anyhow::Result<Outcome> {
     let (mut taken, mut wrong, mut left_out) = (Vec::new(), 0, Vec::new());
     if !is_there()? {
         left_out.push(MISSING);
     }
     for arm in arms.iter().copied().filter(|_| left_out.is_empty()) {
-        if context.interrupt.requested() {
-            return Ok(None);
-        }
+        go_on(context)?;
         context.out.note(&format!("counting what {arm} takes"));
         let Settings { mut operations, mut cells, seed } = settings;
         if is_document(arm) {
@@ -203,7 +191,7 @@ fn run(
         wrong += once.wrong + more.wrong;
         taken.push(Taken::between(arm, &once, &more, operations as f64));
     }
-    Ok(Some(Outcome { settings, taken, wrong, left_out }))
+    Ok(Outcome { settings, taken, wrong, left_out })
 }
 
 fn is_there() -> anyhow::Result<bool> {
@@ -231,23 +219,22 @@ struct Counted {
 fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let file = dir.path().join("callgrind");
-    let program = std::env::current_exe().context("finding this program's own file")?;
+    let program = own_program()?;
     let mut inside = Command::new("valgrind");
     // A user's default options must not change the counts.
     inside
         .env_remove("VALGRIND_OPTS")
         .args(CALLGRIND)
         .arg(format!("--callgrind-out-file={}", file.display()))
-        .arg(&program);
+        .arg(program.get_program());
     let told = done(inside, arm, settings, false, &dir.path().join("inside"))?;
-    let alone = done(Command::new(program), arm, settings, true, &dir.path().join("alone"))?;
+    let alone = done(program, arm, settings, true, &dir.path().join("alone"))?;
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let wrong = |told: &Value| {
         told["wrong"].as_u64().context("the process did not report the number of wrong reads")
     };
     let wrong = wrong(&told)? + wrong(&alone)?;
-    let asked = alone["asked"][0].as_f64().zip(alone["asked"][1].as_f64());
-    let asked = asked.map(|(calls, written_bytes)| Asked { calls, written_bytes });
+    let asked = alone["asked"][0].as_f64().zip(alone["asked"][1].as_f64()).map(Into::into);
     Ok(Counted { counts: Counts::read(&text)?, wrong, asked })
 }
 
@@ -284,10 +271,8 @@ impl Taken {
             instructions: std::array::from_fn(|i| each(a.instructions[i], b.instructions[i])),
             allocations: each(a.allocations, b.allocations),
         };
-        let asked = more.asked.zip(once.asked).map(|(more, once)| Asked {
-            calls: each(more.calls, once.calls),
-            written_bytes: each(more.written_bytes, once.written_bytes),
-        });
+        let asked = more.asked.zip(once.asked);
+        let asked = asked.map(|(more, once)| [0, 1].map(|i| each(more[i], once[i])));
         Taken { arm, counts, asked }
     }
 
@@ -302,8 +287,8 @@ impl Taken {
             "allocator": of(Owner::Allocator),
             "others": of(Owner::Others),
             "allocations": hundredths(counts.allocations),
-            "file_calls": asked.map(|asked| hundredths(asked.calls)),
-            "written_bytes": asked.map(|asked| asked.written_bytes.round()),
+            "file_calls": asked.map(|[calls, _]| hundredths(calls)),
+            "written_bytes": asked.map(|[_, bytes]| bytes.round()),
         })
     }
 }
@@ -344,43 +329,30 @@ impl Outcome {
 
     /// Plots the instructions of a write by owner; `None` if none was counted.
     fn plot(&self) -> Option<String> {
-        let plotted = |arm: &&&str| self.taken.iter().any(|taken| taken.arm == **arm);
-        let arms: Vec<&str> = PLOTTED.iter().filter(plotted).copied().collect();
-        let series = |name: &str, role, owner: Owner| {
-            let of = |arm: &&str| {
-                let taken = self.taken.iter().find(|taken| taken.arm == *arm)?;
-                Some(plot::Bar::of(taken.counts.instructions[owner as usize]))
-            };
-            BarSeries { name: name.into(), role, values: arms.iter().map(of).collect() }
+        let counts = |arm: &&str| self.taken.iter().find(|taken| taken.arm == *arm);
+        let arms: Vec<&Taken> = PLOTTED.iter().filter_map(counts).collect();
+        let of = |owner: Owner| {
+            arms.iter()
+                .map(move |arm| Some(Estimate::alone(arm.counts.instructions[owner as usize])))
         };
-        let bars = Bars {
-            title: "Whose instructions a write of one cell takes".into(),
-            subtitle: "In memory; without writing out and merging sorted runs.".into(),
-            y: Axis::linear("instructions", Unit::Plain),
-            groups: arms.iter().map(ToString::to_string).collect(),
-            series: vec![
-                series("this project's", Role::Ours(0), Owner::Ours),
-                series("the engine's", Role::Peer(0), Owner::Engine),
-                series("the allocator's", Role::Peer(1), Owner::Allocator),
-                series("libraries and the benchmark", Role::Peer(2), Owner::Others),
-            ],
-            references: Vec::new(),
-        };
-        (!arms.is_empty()).then(|| bars.svg())
+        let y = Axis::linear("instructions", Unit::Plain);
+        let title = "Whose instructions a write of one cell takes";
+        let subtitle = "In memory; without writing out and merging sorted runs.";
+        let plot = Plot::groups(arms.iter().map(|taken| taken.arm), y, title, subtitle)
+            .bars("this project's", Role::Ours(0), of(Owner::Ours))
+            .bars("the engine's", Role::Peer(0), of(Owner::Engine))
+            .bars("the allocator's", Role::Peer(1), of(Owner::Allocator))
+            .bars("libraries and the benchmark", Role::Peer(2), of(Owner::Others));
+        (!arms.is_empty()).then(|| plot.svg())
     }
 }
 
-/// The arms that can be counted.
 fn all() -> impl Iterator<Item = &'static str> {
-    fig8::ALONE.into_iter().chain(fig7::ALONE)
+    fig8::alone_names().chain(fig7::ALONE)
 }
 
-impl Benchmark for Profile {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Profile {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         let operations = self.operations.unwrap_or(self.common.sized(5_000, 20_000));
         // So few that nothing is written out meanwhile.
         within("operations", operations, 100..=50_000)?;
@@ -400,6 +372,6 @@ impl Benchmark for Profile {
         }
         let cells = (operations / WRITTEN_BEFORE).min(CELLS_MAX) as usize;
         let settings = Settings { operations, cells, seed: self.common.seed };
-        Ok(run(context, settings, &arms)?.map(|outcome| outcome.report()))
+        Ok(run(context, settings, &arms)?.report())
     }
 }

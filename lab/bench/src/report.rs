@@ -19,13 +19,10 @@ pub(crate) struct Figure {
     pub(crate) estimate: Option<Estimate>,
     /// The same number by processor time instead of elapsed time.
     per_cpu: Option<Estimate>,
-    /// The project's goal.
     bar: Option<Bar>,
-    /// The paper's value.
     paper: Option<f64>,
 }
 
-/// A goal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bar {
     AtLeast(f64),
@@ -65,7 +62,6 @@ impl std::fmt::Display for Bar {
     }
 }
 
-/// Formats a number for a table.
 pub(crate) fn number(value: f64) -> String {
     match value {
         value if value >= 1000.0 => grouped(value as u64),
@@ -75,15 +71,12 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 impl Figure {
-    /// Creates a figure without a goal.
     pub(crate) fn new(name: impl Into<String>, estimate: Option<Estimate>) -> Self {
         Figure { name: name.into(), estimate, per_cpu: None, bar: None, paper: None }
     }
 
-    /// Creates a figure without a spread.
     pub(crate) fn alone(name: impl Into<String>, value: Option<f64>) -> Self {
-        let estimate = value.map(|value| Estimate { median: value, low: value, high: value });
-        Figure::new(name, estimate)
+        Figure::new(name, value.map(Estimate::alone))
     }
 
     pub(crate) fn bar(self, bar: impl Into<Option<Bar>>) -> Self {
@@ -109,7 +102,6 @@ impl Figure {
     }
 }
 
-/// Takes a number from a turn.
 pub(crate) type Of = fn(&Turn) -> Option<f64>;
 
 /// A figure of arms that is computed round by round: a number of one arm, or its ratio to
@@ -129,7 +121,6 @@ pub(crate) struct Row {
     paper: Option<f64>,
 }
 
-/// The ratio of the rates of two arms.
 pub(crate) const fn rate(above: &'static str, below: &'static str) -> Row {
     let row = ratio(above, below, "", |turn| Some(turn.rate));
     Row { of_cpu: Some(|turn| turn.cpu_rate), ..row }
@@ -232,7 +223,6 @@ impl Condition {
     }
 }
 
-/// The results of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) benchmark: &'static str,
@@ -253,7 +243,6 @@ impl Report {
         Report { benchmark, settings, own, figures, check, void: None, plots: Vec::new() }
     }
 
-    /// Creates a report about arms that took turns.
     pub(crate) fn of_arms(
         benchmark: &'static str,
         settings: Value,
@@ -268,7 +257,6 @@ impl Report {
         report.with("arms", arms.iter().map(arm_json).collect())
     }
 
-    /// Adds a field that only this benchmark has.
     pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
         self.own[name] = value;
         self
@@ -295,7 +283,6 @@ impl Report {
         self.check(check, (!is_ok).then(|| (wrong.to_owned(), help.to_owned())))
     }
 
-    /// Adds the conditions of the figures.
     pub(crate) fn conditions(self, conditions: &[Condition], help: &str) -> Self {
         let json = |c: &Condition| json!({ "condition": c.name, "ok": c.ok, "found": c.found });
         let broken = conditions.iter().filter(|condition| !condition.ok);
@@ -356,7 +343,6 @@ pub(crate) fn left_out(told: &Value) -> Vec<String> {
     all.into_iter().flatten().flatten().map(plain).collect()
 }
 
-/// Prints a report from its JSON.
 pub(crate) fn print(out: Out, told: &Value) -> std::io::Result<()> {
     let load = |when: &str| told["machine"][when]["load_1m"].as_f64();
     let load = |when| load(when).map_or("unknown".to_owned(), |load| format!("{load:.2}"));

@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use percolator_torture::Victim;
 
+use crate::processes::own_program;
+
 /// Any free port of this machine.
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
@@ -38,8 +40,7 @@ impl Server {
         listen: &str,
         arguments: &[&str],
     ) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program's own file")?;
-        let mut command = Command::new(program);
+        let mut command = own_program()?;
         command.args(["serve", role, "--listen", listen, "--json", "--data"]);
         command.arg(data).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let process = Victim::start(&mut command)

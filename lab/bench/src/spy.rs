@@ -17,64 +17,58 @@ use bigtable::{
 };
 use clustering::{CLUSTER, DOCUMENTS, Document};
 
-/// The counted requests. A request for several rows counts once for each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Operations {
+/// Declares what is counted, and the counters.
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counted requests. A request for several rows counts once for each.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub(crate) struct Operations {
+            $($(#[$doc])* pub(crate) $name: u64,)*
+        }
+
+        impl Operations {
+            pub(crate) fn since(self, before: Operations) -> Operations {
+                Operations { $($name: self.$name - before.$name,)* }
+            }
+        }
+
+        /// The observations of a [`Spy`].
+        #[derive(Debug, Default)]
+        pub(crate) struct Seen {
+            $($name: AtomicU64,)*
+            watched: RwLock<Option<Arc<Watch>>>,
+        }
+
+        impl Seen {
+            pub(crate) fn operations(&self) -> Operations {
+                Operations { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counts! {
     /// Number of rows read.
-    pub(crate) reads: u64,
+    reads,
     /// Number of pages of scans.
-    pub(crate) scans: u64,
+    scans,
     /// Time of the scans, in nanoseconds.
-    pub(crate) scan_nanos: u64,
+    scan_nanos,
     /// Number of rows changed, conditionally or not, in one step with others or not.
-    pub(crate) writes: u64,
+    writes,
     /// Number of conditions of these changes, which the store checks before it changes a row.
-    pub(crate) conditions: u64,
+    conditions,
     /// Number of cells set and deleted by changes whose conditions held.
-    pub(crate) cells: u64,
+    cells,
 }
 
 impl Operations {
     pub(crate) fn all(self) -> u64 {
         self.reads + self.scans + self.writes
     }
-
-    pub(crate) fn since(self, before: Operations) -> Operations {
-        Operations {
-            reads: self.reads - before.reads,
-            scans: self.scans - before.scans,
-            scan_nanos: self.scan_nanos - before.scan_nanos,
-            writes: self.writes - before.writes,
-            conditions: self.conditions - before.conditions,
-            cells: self.cells - before.cells,
-        }
-    }
-}
-
-/// The observations of a [`Spy`].
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    reads: AtomicU64,
-    scans: AtomicU64,
-    scan_nanos: AtomicU64,
-    writes: AtomicU64,
-    conditions: AtomicU64,
-    cells: AtomicU64,
-    watched: RwLock<Option<Arc<Watch>>>,
 }
 
 impl Seen {
-    pub(crate) fn operations(&self) -> Operations {
-        Operations {
-            reads: self.reads.load(Ordering::Relaxed),
-            scans: self.scans.load(Ordering::Relaxed),
-            scan_nanos: self.scan_nanos.load(Ordering::Relaxed),
-            writes: self.writes.load(Ordering::Relaxed),
-            conditions: self.conditions.load(Ordering::Relaxed),
-            cells: self.cells.load(Ordering::Relaxed),
-        }
-    }
-
     fn wrote(&self, conditions: usize) {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.conditions.fetch_add(conditions as u64, Ordering::Relaxed);
@@ -82,13 +76,6 @@ impl Seen {
 
     fn changed(&self, cells: usize) {
         self.cells.fetch_add(cells as u64, Ordering::Relaxed);
-    }
-
-    /// Counts the cells that a conditional mutation changed.
-    fn decided(&self, [then, otherwise]: [usize; 2], result: &Result<bool>) {
-        if let Ok(held) = result {
-            self.changed(if *held { then } else { otherwise });
-        }
     }
 
     /// From now on, notes when documents with these ids are clustered.
@@ -112,10 +99,9 @@ impl Seen {
     }
 }
 
-/// The times at which some documents were clustered.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    since: Instant,
+    pub(crate) since: Instant,
     first: u64,
     /// Nanoseconds after `since`, plus one; zero while the document is not clustered.
     clustered: Vec<AtomicU64>,
@@ -123,11 +109,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn since(&self) -> Instant {
-        self.since
-    }
-
-    /// Number of clustered documents.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -151,7 +132,6 @@ impl Watch {
     }
 }
 
-/// The counting store.
 #[derive(Debug)]
 pub(crate) struct Spy {
     store: Arc<dyn Store>,
@@ -230,34 +210,36 @@ struct SpyTable {
     seen: Arc<Seen>,
 }
 
-/// A request that writes a document's cluster: the second of two phases.
-struct Second {
-    row: RowKey,
-    /// True if it does so when the predicate holds.
-    when: bool,
-}
-
-/// Number of cells that it changes if its predicate holds, and if not.
-fn cells_of(request: &ConditionalMutation) -> [usize; 2] {
-    [request.then.len(), request.otherwise.len()]
+/// A conditional mutation that has been sent.
+struct Sent {
+    /// Number of cells that it changes if its predicate holds, and if not.
+    cells: [usize; 2],
+    /// The row of the document whose cluster it writes, as the second of two phases, and whether
+    /// it does so when the predicate holds.
+    second: Option<(RowKey, bool)>,
 }
 
 impl SpyTable {
-    fn second(&self, request: &ConditionalMutation) -> Option<Second> {
+    /// Counts a conditional mutation before it is sent.
+    fn sent(&self, request: &ConditionalMutation) -> Sent {
+        self.seen.wrote(request.predicate.len());
         let clusters = |mutation: &Mutation| {
             matches!(mutation, Mutation::Set { family, qualifier, .. }
                 if family.as_str() == "write" && qualifier == CLUSTER.as_bytes())
         };
         let when = request.then.iter().any(clusters);
         let any = when || request.otherwise.iter().any(clusters);
-        (self.documents && any).then(|| Second { row: request.row.clone(), when })
+        let second = (self.documents && any).then(|| (request.row.clone(), when));
+        Sent { cells: [request.then.len(), request.otherwise.len()], second }
     }
 
-    fn settle(&self, second: Option<&Second>, result: &Result<bool>) {
-        if let (Some(second), Ok(held)) = (second, result)
-            && second.when == *held
+    fn answered(&self, Sent { cells: [then, otherwise], second }: &Sent, result: &Result<bool>) {
+        let Ok(held) = result else { return };
+        self.seen.changed(if *held { *then } else { *otherwise });
+        if let Some((row, when)) = second
+            && when == held
         {
-            self.seen.clustered(std::iter::once(&second.row));
+            self.seen.clustered(std::iter::once(row));
         }
     }
 }
@@ -303,25 +285,16 @@ impl TableLayer for SpyTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        self.seen.wrote(request.predicate.len());
-        let (second, cells) = (self.second(&request), cells_of(&request));
+        let sent = self.sent(&request);
         let result = self.table.check_and_mutate_row(request).await;
-        self.seen.decided(cells, &result);
-        self.settle(second.as_ref(), &result);
+        self.answered(&sent, &result);
         result
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        requests.iter().for_each(|request| self.seen.wrote(request.predicate.len()));
-        let seconds: Vec<Option<Second>> = requests.iter().map(|r| self.second(r)).collect();
-        let cells: Vec<_> = requests.iter().map(cells_of).collect();
+        let sent: Vec<Sent> = requests.iter().map(|request| self.sent(request)).collect();
         let results = self.table.check_and_mutate_rows(requests).await;
-        for (cells, result) in cells.into_iter().zip(&results) {
-            self.seen.decided(cells, result);
-        }
-        for (second, result) in seconds.iter().zip(&results) {
-            self.settle(second.as_ref(), result);
-        }
+        sent.iter().zip(&results).for_each(|(sent, result)| self.answered(sent, result));
         results
     }
 }

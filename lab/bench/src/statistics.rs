@@ -3,7 +3,6 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Number of resamples for an interval.
 const RESAMPLES: usize = 2000;
 
 /// A median with its 95 % interval.
@@ -15,6 +14,10 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
+    pub(crate) fn alone(value: f64) -> Self {
+        Estimate { median: value, low: value, high: value }
+    }
+
     /// The median of the sample with its bootstrap interval; `None` for an empty sample.
     pub(crate) fn of(sample: &[f64], seed: u64) -> Option<Self> {
         let median = median(sample)?;

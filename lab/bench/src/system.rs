@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 /// A tick of the kernel's accounting: every Linux has a hundred a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The load of the machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     /// Number of processes that wanted to run, on average over the last minute.
@@ -37,14 +36,12 @@ pub(crate) fn machine([before, after]: [Load; 2]) -> Value {
     })
 }
 
-/// The processor's name; `None` if it cannot be read.
 fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The machine's memory; `None` if it cannot be read.
 fn memory_bytes() -> Option<u64> {
     kib_of(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
@@ -160,28 +157,25 @@ pub(crate) fn cpu_pressure() -> Option<f64> {
 /// This process's operations on files and pipes, including those of reading these counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Io {
-    /// Number of system calls that read.
     pub(crate) read_calls: u64,
-    /// Number of system calls that write.
     pub(crate) write_calls: u64,
     pub(crate) written_bytes: u64,
 }
 
 impl Io {
-    /// The operations since `before`.
     pub(crate) fn since(self, before: Io) -> Io {
-        Io {
-            read_calls: self.read_calls.saturating_sub(before.read_calls),
-            write_calls: self.write_calls.saturating_sub(before.write_calls),
-            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
-        }
+        self.with(before, u64::saturating_sub)
     }
 
     pub(crate) fn plus(self, other: Io) -> Io {
+        self.with(other, u64::saturating_add)
+    }
+
+    fn with(self, other: Io, of: fn(u64, u64) -> u64) -> Io {
         Io {
-            read_calls: self.read_calls + other.read_calls,
-            write_calls: self.write_calls + other.write_calls,
-            written_bytes: self.written_bytes + other.written_bytes,
+            read_calls: of(self.read_calls, other.read_calls),
+            write_calls: of(self.write_calls, other.write_calls),
+            written_bytes: of(self.written_bytes, other.written_bytes),
         }
     }
 }

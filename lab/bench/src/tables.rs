@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use crate::report::number;
 
-/// The headings of [`figure_row`].
 pub(crate) const FIGURES: [&str; 7] =
     ["figure", "median", "95 %", "each CPU-s", "bar", "paper", ""];
 
@@ -13,8 +12,7 @@ pub(crate) const FIGURES: [&str; 7] =
 pub(crate) fn figure_row(figure: &Value) -> [String; 7] {
     let of = |name: &str| figure[name].as_f64();
     let text = |name: &str| of(name).map(number).unwrap_or_default();
-    let interval = of("low").zip(of("high")).filter(|(low, high)| low < high);
-    let interval = interval.map(|(low, high)| format!("{} to {}", number(low), number(high)));
+    let interval = of("low").zip(of("high")).map(|(low, high)| interval(low, high));
     let sign = if figure["at_most"] == true { "<=" } else { ">=" };
     [
         plain(&figure["name"]),
@@ -27,6 +25,11 @@ pub(crate) fn figure_row(figure: &Value) -> [String; 7] {
     ]
 }
 
+/// An interval, unless it is a single value.
+pub(crate) fn interval(low: f64, high: f64) -> String {
+    if low < high { format!("{} to {}", number(low), number(high)) } else { String::new() }
+}
+
 /// A string without quotation marks, or a number as in a table.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
@@ -36,7 +39,6 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// Formats names and values in one line.
 pub(crate) fn list(values: &Value) -> String {
     let values = values.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let values = values.map(|(name, value)| format!("{} {}", name.replace('_', " "), plain(value)));
@@ -54,7 +56,6 @@ pub(crate) fn settings(told: &Value) -> String {
 /// A column: its heading, and the place of its cell in a row's JSON.
 type Column = (&'static str, &'static str);
 
-/// A printed table.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) about: &'static str,
@@ -69,12 +70,16 @@ struct Rows {
     columns: &'static [Column],
 }
 
+const fn rows(about: &'static str, at: &'static str, columns: &'static [Column]) -> Rows {
+    Rows { about, at, columns }
+}
+
 /// All tables; each benchmark has some of them. A row without its key number is left out.
 const TABLES: [Rows; 9] = [
-    Rows {
-        about: "The arms:",
-        at: "/arms",
-        columns: &[
+    rows(
+        "The arms:",
+        "/arms",
+        &[
             ("arm", "/name"),
             ("operations/s", "/ops_per_s"),
             ("each CPU-s", "/ops_per_cpu_s"),
@@ -82,11 +87,11 @@ const TABLES: [Rows; 9] = [
             ("p99 µs", "/p99_us"),
             ("one operation", "/operation"),
         ],
-    },
-    Rows {
-        about: "Requests to the store for a write of one cell:",
-        at: "/ladder",
-        columns: &[
+    ),
+    rows(
+        "Requests to the store for a write of one cell:",
+        "/ladder",
+        &[
             ("arm", "/arm"),
             ("reads", "/per_transaction/reads"),
             ("writes", "/per_transaction/writes"),
@@ -94,11 +99,11 @@ const TABLES: [Rows; 9] = [
             ("cells changed", "/per_transaction/cells_changed"),
             ("beyond the line above", "/gains"),
         ],
-    },
-    Rows {
-        about: "Ours, at each rate (parts of the repository in the time of a pass of rows):",
-        at: "/ours",
-        columns: &[
+    ),
+    rows(
+        "Ours, at each rate (parts of the repository in the time of a pass of rows):",
+        "/ours",
+        &[
             ("rate", "/rate"),
             ("documents/s", "/documents_per_s"),
             ("clustered/s", "/clustered/documents_per_s"),
@@ -108,22 +113,22 @@ const TABLES: [Rows; 9] = [
             ("99 %", "/delay/p99_s"),
             ("not kept up with", "/saturated"),
         ],
-    },
-    Rows {
-        about: "The others, as fast as they go, and what documents wait at the lowest rate:",
-        at: "/rivals",
-        columns: &[
+    ),
+    rows(
+        "The others, as fast as they go, and what documents wait at the lowest rate:",
+        "/rivals",
+        &[
             ("program", "/name"),
             ("documents/s", "/documents_per_s"),
             ("each CPU-s", "/documents_per_cpu_s"),
             ("median delay, s", "/rates/0/delay/median_s"),
             ("95 %", "/rates/0/delay/p95_s"),
         ],
-    },
-    Rows {
-        about: "As fast as it goes:",
-        at: "/arms",
-        columns: &[
+    ),
+    rows(
+        "As fast as it goes:",
+        "/arms",
+        &[
             ("arm", "/name"),
             ("Trade-Results/s", "/trade_results_per_s/median"),
             ("all/s", "/transactions_per_s/median"),
@@ -131,11 +136,11 @@ const TABLES: [Rows; 9] = [
             ("cores used", "/cores_used/median"),
             ("conflicts", "/conflicts"),
         ],
-    },
-    Rows {
-        about: "At half that rate:",
-        at: "/stores",
-        columns: &[
+    ),
+    rows(
+        "At half that rate:",
+        "/stores",
+        &[
             ("store", "/store"),
             ("all/s", "/open_loop/per_second"),
             ("p50, ms", "/open_loop/p50_ms"),
@@ -145,11 +150,11 @@ const TABLES: [Rows; 9] = [
             ("loaded in, s", "/loaded_s"),
             ("violations of the books", "/violations"),
         ],
-    },
-    Rows {
-        about: "The cost of one operation:",
-        at: "/profile",
-        columns: &[
+    ),
+    rows(
+        "The cost of one operation:",
+        "/profile",
+        &[
             ("arm", "/arm"),
             ("instructions", "/instructions"),
             ("ours", "/ours"),
@@ -160,11 +165,11 @@ const TABLES: [Rows; 9] = [
             ("file calls", "/file_calls"),
             ("written bytes", "/written_bytes"),
         ],
-    },
-    Rows {
-        about: "Nearer to that rate:",
-        at: "/open_loops",
-        columns: &[
+    ),
+    rows(
+        "Nearer to that rate:",
+        "/open_loops",
+        &[
             ("store", "/store"),
             ("share", "/share"),
             ("all/s", "/per_second"),
@@ -173,19 +178,18 @@ const TABLES: [Rows; 9] = [
             ("sent late", "/sent_late"),
             ("waited when it was given up", "/saturated"),
         ],
-    },
-    Rows {
-        about: "Requests for columns:",
-        at: "/reads",
-        columns: &[
+    ),
+    rows(
+        "Requests for columns:",
+        "/reads",
+        &[
             ("values", "/values"),
             ("one by one", "/one_by_one"),
             ("with columns read ahead", "/ahead"),
         ],
-    },
+    ),
 ];
 
-/// The tables of a benchmark.
 pub(crate) fn of(told: &Value) -> Vec<Table> {
     let table = |Rows { about, at, columns }: &Rows| {
         let rows = told.pointer(at).and_then(Value::as_array).into_iter().flatten();

@@ -25,7 +25,6 @@ const WARM_UP_MAX: Duration = Duration::from_secs(5);
 /// The time for measuring arms, and the seed of their order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turns {
-    /// Seconds for each arm.
     pub(crate) seconds: f64,
     pub(crate) seed: u64,
 }
@@ -51,17 +50,15 @@ pub(crate) enum Others<'a> {
     Unknown,
 }
 
-/// The beginning of a turn.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     others: Others<'a>,
-    at: Instant,
+    pub(crate) at: Instant,
     client_cpu: Option<Duration>,
     server_cpu: Option<Duration>,
     io: Option<Io>,
 }
 
-/// One turn of an arm.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) operations: u64,
@@ -85,7 +82,6 @@ pub(crate) struct Watch<'a> {
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
-    /// A description of one operation.
     pub(crate) operation: &'static str,
     pub(crate) operations: u64,
     pub(crate) spent: Spent,
@@ -94,10 +90,8 @@ pub(crate) struct Measured {
     pub(crate) turns: Vec<Turn>,
 }
 
-/// The figures of one turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
-    /// Operations a second.
     pub(crate) rate: f64,
     /// Operations a second of processor time, of all processes.
     pub(crate) cpu_rate: Option<f64>,
@@ -112,10 +106,15 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Finds one of the arm's further numbers.
     pub(crate) fn own(&self, name: &str) -> Option<f64> {
         self.own.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
     }
+}
+
+/// Fails after Ctrl-C, so that the benchmark ends without a report.
+pub(crate) fn go_on(context: &Context) -> anyhow::Result<()> {
+    anyhow::ensure!(!context.interrupt.requested(), "interrupted");
+    Ok(())
 }
 
 /// A histogram of nanoseconds up to a minute. Longer times count as a minute.
@@ -123,23 +122,19 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("these bounds are allowed")
 }
 
-/// The nanoseconds of a duration, for histograms.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Turns {
-    /// Number of turns of each arm.
     pub(crate) fn blocks(self) -> usize {
         ((self.seconds / BLOCK.as_secs_f64()).ceil() as usize).max(BLOCKS_MIN)
     }
 
-    /// The length of a turn.
     pub(crate) fn block(self) -> Duration {
         Duration::from_secs_f64(self.seconds).div_f64(self.blocks() as f64)
     }
 
-    /// The rate of an arm, in operations a second.
     pub(crate) fn rate(self, arm: &Measured) -> Option<Estimate> {
         let rates: Vec<f64> = arm.turns.iter().map(|turn| turn.rate).collect();
         Estimate::of(&rates, self.seed)
@@ -152,45 +147,27 @@ impl Turns {
     }
 
     /// Measures arms, each given by its name and a description of its operation. `turn` runs
-    /// the arm with an index. `None` after Ctrl-C.
+    /// the arm with an index. The first round goes in the order of the arms and does not count:
+    /// each arm has turns until it is warm. Fails after Ctrl-C.
     pub(crate) async fn measure(
         self,
         context: &Context,
         arms: impl IntoIterator<Item = (&'static str, &'static str)>,
-        turn: impl AsyncFnMut(usize) -> anyhow::Result<Block>,
-    ) -> anyhow::Result<Option<Vec<Measured>>> {
+        mut turn: impl AsyncFnMut(usize) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<Vec<Measured>> {
         let named = |(name, operation)| Measured::new(name, operation);
         let mut arms: Vec<Measured> = arms.into_iter().map(named).collect();
-        let progress = Progress::new(context.out.quiet, Some(self.steps(arms.len())));
-        let measured = self.take(context, &progress, &mut arms, turn).await?;
-        Ok(measured.then_some(arms))
-    }
-
-    fn steps(self, arms: usize) -> u64 {
-        ((self.blocks() + 1) * arms) as u64
-    }
-
-    /// Lets the arms take turns; `turn` runs the arm with an index. The first round goes in the
-    /// order of the arms and does not count: each arm has turns until it is warm. Returns
-    /// `false` after Ctrl-C.
-    async fn take(
-        self,
-        context: &Context,
-        progress: &Progress,
-        arms: &mut [Measured],
-        mut turn: impl AsyncFnMut(usize) -> anyhow::Result<Block>,
-    ) -> anyhow::Result<bool> {
         let mut order: Vec<usize> = (0..arms.len()).collect();
         let mut random = SmallRng::seed_from_u64(self.seed);
-        let (rounds, mut step) = (self.blocks(), 0);
+        let rounds = self.blocks();
+        let (mut step, steps) = (0, ((rounds + 1) * arms.len()) as u64);
+        let progress = Progress::new(context.out.quiet, Some(steps));
         for round in 0..=rounds {
             if round > 0 {
                 order.shuffle(&mut random);
             }
             for &arm in &order {
-                if context.interrupt.requested() {
-                    return Ok(false);
-                }
+                go_on(context)?;
                 progress.say(step, &format!("round {round} of {rounds}: {}", arms[arm].name));
                 match round {
                     0 => self.warm(async || turn(arm).await).await?,
@@ -199,11 +176,10 @@ impl Turns {
                 step += 1;
             }
         }
-        progress.say(self.steps(arms.len()), "checking");
-        Ok(true)
+        progress.say(steps, "checking");
+        Ok(arms)
     }
 
-    /// Runs turns of an arm until it is warm.
     async fn warm(
         self,
         mut turn: impl AsyncFnMut() -> anyhow::Result<Block>,
@@ -229,11 +205,6 @@ impl<'a> Start<'a> {
         Start { others, at: Instant::now(), client_cpu, server_cpu, io }
     }
 
-    pub(crate) fn at(&self) -> Instant {
-        self.at
-    }
-
-    /// The time spent since the start.
     pub(crate) fn spent(&self) -> Spent {
         let since = |now: Option<Duration>, before: Option<Duration>| {
             now.zip(before).map(|(now, before)| now.saturating_sub(before))
@@ -248,7 +219,6 @@ impl<'a> Start<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Starts a turn of this process alone.
     pub(crate) fn start() -> Self {
         Watch::beside(Others::Nobody)
     }
@@ -259,9 +229,8 @@ impl<'a> Watch<'a> {
         Watch { start: Start::beside(others), last: Duration::ZERO, block }
     }
 
-    /// The start of the turn.
     pub(crate) fn since(&self) -> Instant {
-        self.start.at()
+        self.start.at
     }
 
     /// True if another operation may begin in a turn of this length.
@@ -272,7 +241,7 @@ impl<'a> Watch<'a> {
     /// Notes that this many operations have ended together, each with its share of the time,
     /// and that the next one begins.
     pub(crate) fn lap(&mut self, operations: usize) {
-        let now = self.start.at().elapsed();
+        let now = self.start.at.elapsed();
         let each = nanos((now - self.last).div_f64(operations as f64));
         self.block.latencies.saturating_record_n(each, operations as u64);
         self.block.operations += operations as u64;
@@ -283,10 +252,9 @@ impl<'a> Watch<'a> {
     pub(crate) fn note(&mut self, nanos: u64) {
         self.block.latencies.saturating_record(nanos);
         self.block.operations += 1;
-        self.last = self.start.at().elapsed();
+        self.last = self.start.at.elapsed();
     }
 
-    /// Ends the turn.
     pub(crate) fn stop(self) -> Block {
         Block { spent: self.start.spent(), ..self.block }
     }
@@ -309,20 +277,17 @@ impl Block {
         Block { operations, spent, latencies: histogram(), own: Vec::new() }
     }
 
-    /// Adds a further number of the arm.
     pub(crate) fn with(mut self, name: &'static str, number: f64) -> Self {
         self.own.push((name, number));
         self
     }
 
-    /// Operations a second.
     fn rate(&self) -> f64 {
         self.operations as f64 / self.spent.elapsed.as_secs_f64()
     }
 }
 
 impl Spent {
-    /// Processor time of all processes.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         Some(self.client_cpu? + self.server_cpu?)
     }
@@ -346,7 +311,6 @@ impl Measured {
         }
     }
 
-    /// Adds a turn.
     pub(crate) fn add(&mut self, block: &Block) -> anyhow::Result<()> {
         let sum = |all: &mut Option<Duration>, one: Option<Duration>| {
             *all = all.zip(one).map(|(all, one)| all + one);

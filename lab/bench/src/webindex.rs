@@ -18,9 +18,10 @@ use percolator_cli::output::{Column, Out, grouped};
 use percolator_cli::store::Durability;
 use serde_json::{Value, json};
 use webindex::address::Base;
-use webindex::{IndexStats, LoadOptions, LoadReport, Progress, Quantiles, Skipped};
+use webindex::{LoadOptions, LoadReport, Progress, Skipped};
 
 use crate::system;
+use crate::tables::plain;
 
 /// The web index on a directory of HTML: pages and links a second, and delays at half that load.
 ///
@@ -57,16 +58,39 @@ impl Webindex {
         if cfg!(debug_assertions) {
             context.out.warn("this build is not optimised: build with --release for real figures");
         }
-        let Some((full, half)) = self.both(context, &base).await? else {
+        let full = one(context, self, &base, None).await?;
+        let half = match &full {
+            Some(full) => {
+                let rate = full["pages_per_s"].as_f64().map(|rate| rate / 2.0);
+                one(context, self, &base, rate).await?
+            }
+            None => None,
+        };
+        let (Some(full), Some(half)) = (full, half) else {
             context.out.note("interrupted before the end: nothing to report");
             return Ok(Exit::Interrupted);
         };
+        let differences: usize = [&full, &half]
+            .map(|run| run["differences"].as_array().map_or(0, Vec::len))
+            .iter()
+            .sum();
+        let told = json!({
+            "bench": "webindex",
+            "dir": self.dir.display().to_string(),
+            "durability": self.durability.name(),
+            "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+            "load_average": system::load(),
+            "cpu_pressure_percent": system::cpu_pressure(),
+            "full_load": full,
+            "half_load": half,
+            "peak_memory_bytes": system::peak_memory_bytes(),
+        });
         if context.out.json {
-            context.out.json(&json(self, &full, &half))?
+            context.out.json(&told)?
         } else {
-            print(context.out, self, &full, &half)?
+            print(context.out, &told)?
         }
-        match full.differences.len() + half.differences.len() {
+        match differences {
             0 => Ok(Exit::Done),
             differences => Err(Failure::error(
                 Exit::Violated,
@@ -75,98 +99,39 @@ impl Webindex {
             )),
         }
     }
-
-    /// Runs both; `None` after Ctrl-C.
-    async fn both(&self, context: &Context, base: &Base) -> anyhow::Result<Option<(Run, Run)>> {
-        let Some(full) = one(context, self, base, None).await? else { return Ok(None) };
-        let half = full.pages_per_s() / 2.0;
-        let Some(half) = one(context, self, base, Some(half)).await? else { return Ok(None) };
-        Ok(Some((full, half)))
-    }
 }
 
-/// The results of one run.
-#[derive(Debug)]
-struct Run {
-    pages_per_s_offered: Option<f64>,
-    seconds: f64,
-    cpu_seconds: Option<f64>,
-    stats: IndexStats,
-    transactions: u64,
-    conflicts: u64,
-    to_observer: Quantiles,
-    to_searchable: Quantiles,
-    differences: Vec<String>,
-}
+/// The rows of the printed table: the heading of each, and the place of its cell in a run's JSON.
+const ROWS: [(&str, &str); 10] = [
+    ("pages", "/pages"),
+    ("pages/s to idle and searchable", "/pages_per_s"),
+    ("hyperlinks/s", "/links_per_s"),
+    ("distinct links/s", "/distinct_links_per_s"),
+    ("CPU seconds", "/cpu_seconds"),
+    ("transactions", "/transactions"),
+    ("conflicts", "/conflicts"),
+    ("load to observer, p50, ms", "/load_to_observer_ms/p50_ms"),
+    ("load to searchable, p50, ms", "/load_to_searchable_ms/p50_ms"),
+    ("load to searchable, p95, ms", "/load_to_searchable_ms/p95_ms"),
+];
 
-impl Run {
-    fn pages_per_s(&self) -> f64 {
-        self.stats.pages as f64 / self.seconds
-    }
-
-    fn json(&self) -> Value {
-        let Run { stats, seconds, .. } = self;
-        json!({
-            "pages_per_s_offered": self.pages_per_s_offered,
-            "pages": stats.pages,
-            "links": stats.links,
-            "distinct_links": stats.edges,
-            "duplicates": stats.duplicates,
-            "seconds": seconds,
-            "cpu_seconds": self.cpu_seconds,
-            "pages_per_s": self.pages_per_s(),
-            "links_per_s": stats.links as f64 / seconds,
-            "distinct_links_per_s": stats.edges as f64 / seconds,
-            "pages_per_cpu_s": self.cpu_seconds.map(|cpu| stats.pages as f64 / cpu),
-            "transactions": self.transactions,
-            "conflicts": self.conflicts,
-            "load_to_observer_ms": self.to_observer,
-            "load_to_searchable_ms": self.to_searchable,
-            "verify_ok": self.differences.is_empty(),
-            "differences": self.differences,
-        })
-    }
-}
-
-/// The result in JSON.
-fn json(settings: &Webindex, full: &Run, half: &Run) -> Value {
-    json!({
-        "bench": "webindex",
-        "dir": settings.dir.display().to_string(),
-        "durability": settings.durability.name(),
-        "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
-        "load_average": system::load(),
-        "cpu_pressure_percent": system::cpu_pressure(),
-        "full_load": full.json(),
-        "half_load": half.json(),
-        "peak_memory_bytes": system::peak_memory_bytes(),
-    })
-}
-
-/// The result in words.
-fn print(out: Out, settings: &Webindex, full: &Run, half: &Run) -> std::io::Result<()> {
-    let header = ["", "full load", "half load"];
-    let both = |name: &str, of: &dyn Fn(&Run) -> String| vec![name.to_owned(), of(full), of(half)];
-    let ms = |ms: f64| format!("{ms:.1} ms");
-    let rows = vec![
-        both("pages", &|run| grouped(run.stats.pages as u64)),
-        both("pages/s to idle and searchable", &|run| format!("{:.0}", run.pages_per_s())),
-        both("hyperlinks/s", &|run| grouped((run.stats.links as f64 / run.seconds) as u64)),
-        both("distinct links/s", &|run| grouped((run.stats.edges as f64 / run.seconds) as u64)),
-        both("CPU seconds", &|run| run.cpu_seconds.map_or("-".into(), |s| format!("{s:.1}"))),
-        both("transactions", &|run| grouped(run.transactions)),
-        both("conflicts", &|run| grouped(run.conflicts)),
-        both("load to observer, p50", &|run| ms(run.to_observer.p50_ms)),
-        both("load to searchable, p50", &|run| ms(run.to_searchable.p50_ms)),
-        both("load to searchable, p95", &|run| ms(run.to_searchable.p95_ms)),
-    ];
-    let columns: Vec<Column> = header.iter().map(|name| Column::right(*name)).collect();
-    out.table(&columns, rows)?;
-    let memory = system::peak_memory_bytes().map_or("-".into(), |bytes| grouped(bytes >> 20));
+fn print(out: Out, told: &Value) -> std::io::Result<()> {
+    let row = |(name, at): (&str, &str)| {
+        let cell = |load: &str| {
+            let found = told[load].pointer(at).filter(|value| !value.is_null());
+            found.map_or("-".to_owned(), plain)
+        };
+        vec![name.to_owned(), cell("full_load"), cell("half_load")]
+    };
+    let columns = ["", "full load", "half load"].map(Column::right);
+    out.table(&columns, ROWS.into_iter().map(row).collect())?;
+    let memory = told["peak_memory_bytes"].as_u64();
+    let verified = |load: &str| told[load]["verify_ok"] == true;
     out.line(&format!(
-        "durability {}, peak memory {memory} MiB, verified without difference: {}",
-        settings.durability.name(),
-        full.differences.is_empty() && half.differences.is_empty(),
+        "durability {}, peak memory {} MiB, verified without difference: {}",
+        plain(&told["durability"]),
+        memory.map_or("-".into(), |bytes| grouped(bytes >> 20)),
+        verified("full_load") && verified("half_load"),
     ))
 }
 
@@ -183,12 +148,13 @@ fn nothing_to_index(settings: &Webindex, load: &LoadReport) -> anyhow::Error {
     Failure::usage(what, help)
 }
 
+/// Makes one run, and returns its results in JSON; `None` after Ctrl-C.
 async fn one(
     context: &Context,
     settings: &Webindex,
     base: &Base,
     rate: Option<f64>,
-) -> anyhow::Result<Option<Run>> {
+) -> anyhow::Result<Option<Value>> {
     let temporary = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let data = temporary.path().join("data");
     let durability = settings.durability.into();
@@ -217,15 +183,23 @@ async fn one(
     let stats = index.stats().await?;
     let verify = index.verify().await?;
     index.stop().await;
-    Ok(Some(Run {
-        pages_per_s_offered: rate,
-        seconds,
-        cpu_seconds,
-        stats,
-        transactions: counts.committed,
-        conflicts: counts.conflicts,
-        to_observer,
-        to_searchable,
-        differences: verify.named,
-    }))
+    Ok(Some(json!({
+        "pages_per_s_offered": rate,
+        "pages": stats.pages,
+        "links": stats.links,
+        "distinct_links": stats.edges,
+        "duplicates": stats.duplicates,
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        "pages_per_s": stats.pages as f64 / seconds,
+        "links_per_s": stats.links as f64 / seconds,
+        "distinct_links_per_s": stats.edges as f64 / seconds,
+        "pages_per_cpu_s": cpu_seconds.map(|cpu| stats.pages as f64 / cpu),
+        "transactions": counts.committed,
+        "conflicts": counts.conflicts,
+        "load_to_observer_ms": to_observer,
+        "load_to_searchable_ms": to_searchable,
+        "verify_ok": verify.named.is_empty(),
+        "differences": verify.named,
+    })))
 }

@@ -47,61 +47,57 @@ struct Case {
     void: &'static str,
 }
 
-impl Case {
-    /// Runs the benchmark, and returns its report.
-    fn run(&self) -> Value {
-        let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("out");
-        let ran = bench(&format!("{} --json --out {}", self.words, out.display()));
-        let said = String::from_utf8_lossy(&ran.stderr);
-        let result: Value = serde_json::from_slice(&ran.stdout).expect(&said);
-        let void = result["void"].as_str().unwrap_or_default();
-        let may_be = !self.void.is_empty() && void.contains(self.void);
-        assert!(void.is_empty() || may_be, "{void}");
-        assert_eq!(result["check_ok"], json!(void.is_empty()), "{said}");
-        assert_eq!(ran.status.code(), Some(if void.is_empty() { 0 } else { 3 }), "{said}");
-        assert_eq!(list(&result, "arms").len(), self.arms);
-        for arm in list(&result, "arms").iter().filter(|arm| arm["blocks"].is_null()) {
-            assert!(arm["operations"].as_u64() > Some(0), "{arm}");
-            assert!(arm["p50_us"].as_f64() > Some(0.0), "{arm}");
-            assert!(arm["p99_us"].as_f64() >= arm["p50_us"].as_f64(), "{arm}");
-        }
-        for (name, bar) in self.bars {
-            assert_eq!(figure(&result, name)["bar"], *bar, "{name}");
-            assert!(median(&result, name) > 0.0, "{name}");
-        }
-        let name = result["benchmark"].as_str().unwrap();
-        let written = std::fs::read_to_string(out.join(format!("{name}.json"))).unwrap();
-        assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), result);
-        for (plot, part) in self.plots {
-            let plot = std::fs::read_to_string(out.join(plot)).unwrap();
-            assert!(plot.contains(part) && plot.contains("</svg>"), "{part}: {plot}");
-            assert!(!plot.contains("NaN"), "{plot}");
-        }
-        // Every goal of `percolator-bench check` names a figure that exists in its benchmark.
-        let checked = bench(&format!("check --json {}", out.display()));
-        let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
-        for row in list(&checked, "rows").iter().filter(|row| row["file"] == format!("{name}.json"))
-        {
-            for why in ["why", "why_no_limit"].map(|why| row[why].as_str().unwrap_or_default()) {
-                assert!(!why.contains("has no figure") && !why.contains("No such file"), "{row}");
-            }
-        }
-        result
+/// Runs the benchmark, and returns its report.
+fn run(case: &Case) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let ran = bench(&format!("{} --json --out {}", case.words, out.display()));
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let result: Value = serde_json::from_slice(&ran.stdout).expect(&said);
+    let void = result["void"].as_str().unwrap_or_default();
+    let may_be = !case.void.is_empty() && void.contains(case.void);
+    assert!(void.is_empty() || may_be, "{void}");
+    assert_eq!(result["check_ok"], json!(void.is_empty()), "{said}");
+    assert_eq!(ran.status.code(), Some(if void.is_empty() { 0 } else { 3 }), "{said}");
+    assert_eq!(list(&result, "arms").len(), case.arms);
+    for arm in list(&result, "arms").iter().filter(|arm| arm["blocks"].is_null()) {
+        assert!(arm["operations"].as_u64() > Some(0), "{arm}");
+        assert!(arm["p50_us"].as_f64() > Some(0.0), "{arm}");
+        assert!(arm["p99_us"].as_f64() >= arm["p50_us"].as_f64(), "{arm}");
     }
+    for (name, bar) in case.bars {
+        assert_eq!(figure(&result, name)["bar"], *bar, "{name}");
+        assert!(median(&result, name) > 0.0, "{name}");
+    }
+    let name = result["benchmark"].as_str().unwrap();
+    let written = std::fs::read_to_string(out.join(format!("{name}.json"))).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), result);
+    for (plot, part) in case.plots {
+        let plot = std::fs::read_to_string(out.join(plot)).unwrap();
+        assert!(plot.contains(part) && plot.contains("</svg>"), "{part}: {plot}");
+        assert!(!plot.contains("NaN"), "{plot}");
+    }
+    // Every goal of `percolator-bench check` names a figure that exists in its benchmark.
+    let checked = bench(&format!("check --json {}", out.display()));
+    let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    for row in list(&checked, "rows").iter().filter(|row| row["file"] == format!("{name}.json")) {
+        for why in ["why", "why_no_limit"].map(|why| row[why].as_str().unwrap_or_default()) {
+            assert!(!why.contains("has no figure") && !why.contains("No such file"), "{row}");
+        }
+    }
+    result
 }
 
 #[test]
 fn fig7_is_compared_with_its_rivals_and_with_the_rule() {
-    let result = Case {
+    let result = run(&Case {
         // Without the column engine, even if it is installed.
         words: "fig7 --quick --documents 10000 --seconds 0.2 --rounds 1 --python no-such-python",
         bars: &[("documents/s, ours/rows", 0.133)],
         plots: &[("fig7.svg", "over its old files"), ("fig7-rate.svg", "into the engine")],
         void: "generator was in time",
         ..Case::default()
-    }
-    .run();
+    });
     // No other condition may fail.
     for condition in list(&result, "check").iter().filter(|condition| condition["ok"] == false) {
         let name = condition["condition"].as_str().unwrap();
@@ -129,7 +125,7 @@ fn fig7_is_compared_with_its_rivals_and_with_the_rule() {
 
 #[test]
 fn fig8_measures_every_arm_and_checks_every_copy() {
-    let result = Case {
+    let result = run(&Case {
         words: "fig8 --seconds 0.02 --cells 40 --callers 4 --without emulator --without postgres",
         arms: 41,
         bars: &[
@@ -147,8 +143,7 @@ fn fig8_measures_every_arm_and_checks_every_copy() {
         ],
         plots: &[("fig8.svg", "Read/s"), ("fig8.svg", "Write/s")],
         ..Case::default()
-    }
-    .run();
+    });
     assert_eq!(result["check"], json!({ "copies": 24, "cells": 24 * 40, "wrong": 0 }));
     assert_eq!(figure(&result, "tx/raw_set")["paper"], 0.23);
     if cfg!(target_os = "linux") {
@@ -186,13 +181,12 @@ fn fig8_measures_every_arm_and_checks_every_copy() {
 
 #[test]
 fn fig8_leaves_out_what_it_is_asked_to() {
-    let result = Case {
+    let result = run(&Case {
         words: "fig8 --seconds 0.01 --cells 20 --callers 2 --without server --without emulator \
                 --without postgres",
         arms: 37,
         ..Case::default()
-    }
-    .run();
+    });
     let figures = list(&result, "figures");
     assert!(!figures.iter().any(|figure| figure["name"].as_str().unwrap().contains("server")));
 }
@@ -210,14 +204,13 @@ fn books_are_in_order(result: &Value) {
 
 #[test]
 fn fig9_measures_the_brokerage_and_checks_its_books() {
-    let result = Case {
+    let result = run(&Case {
         words: "fig9 --customers 20 --seconds 1 --without small --without rpc --without postgres",
         arms: if cpus() < 2 { 1 } else { 2 },
         plots: &[("fig9.svg", "Percolator, 2010")],
         void: "late",
         ..Case::default()
-    }
-    .run();
+    });
     books_are_in_order(&result);
     for arm in list(&result, "arms") {
         let types = list(arm, "types");
@@ -235,13 +228,12 @@ fn fig9_runs_the_same_in_postgresql() {
         let _ = writeln!(std::io::stderr(), "SKIPPED: {missing}");
         return;
     }
-    let result = Case {
+    let result = run(&Case {
         words: "fig9 --customers 20 --seconds 1 --without embedded --without small --without rpc",
         arms: 1,
         void: "late",
         ..Case::default()
-    }
-    .run();
+    });
     books_are_in_order(&result);
     assert_eq!(result["arms"][0]["name"], "postgres_2");
     assert_eq!(figure(&result, "embedded/postgres_per_cpu_s")["median"], Value::Null);
@@ -249,14 +241,13 @@ fn fig9_runs_the_same_in_postgresql() {
 
 #[test]
 fn fig10_kills_processes_and_loses_no_commit() {
-    let result = Case {
+    let result = run(&Case {
         words: "fig10 --customers 20 --workers 3 --seconds 1 --rounds 1",
         plots: &[("fig10.svg", "1 of 3 workers killed"), ("fig10.svg", "table server killed")],
         // On a busy machine the workers may not reach their capacities.
         void: "capacities",
         ..Case::default()
-    }
-    .run();
+    });
     let check = &result["check"];
     assert_eq!((&check["violations"], &check["lost"]), (&json!([]), &json!(0)));
     assert!(check["acknowledged"].as_u64() > Some(0));
@@ -275,14 +266,13 @@ fn fig10_kills_processes_and_loses_no_commit() {
 
 #[test]
 fn batching_measures_delays_and_counts_every_commit() {
-    let result = Case {
+    let result = run(&Case {
         words: "micro batching --callers 8 --cells 20 --seconds 0.05",
         arms: 4,
         bars: &[("delay_10/delay_0 requests", 0.25)],
         plots: &[("batching.svg", "prewrites and commits")],
         ..Case::default()
-    }
-    .run();
+    });
     // Read, prewrite and commit each wait for the delay.
     assert!(result["arms"][3]["p50_us"].as_f64() > Some(300_000.0), "{}", result["arms"][3]);
     for (what, least) in [("requests", 3.0), ("reads", 1.0), ("mutations", 2.0)] {
@@ -293,14 +283,13 @@ fn batching_measures_delays_and_counts_every_commit() {
 
 #[test]
 fn large_txn_measures_large_transactions_and_many_at_once() {
-    let result = Case {
+    let result = run(&Case {
         words: "micro large-txn --seconds 0.05 --cells 1000 --transactions 200",
         arms: 6,
         bars: &[("tx_1000/raw_1000", 0.45), ("all_at_once/one_by_one", 0.5)],
         plots: &[("large-txn.svg", "transactions")],
         ..Case::default()
-    }
-    .run();
+    });
     assert_eq!(list(&result, "check").len(), 4);
     let names: Vec<_> = list(&result, "arms").iter().map(|arm| &arm["name"]).collect();
     assert_eq!(names, ["raw_10", "tx_10", "raw_1000", "tx_1000", "one_by_one", "all_at_once"]);
@@ -308,7 +297,7 @@ fn large_txn_measures_large_transactions_and_many_at_once() {
 
 #[test]
 fn notify_measures_and_checks_every_arm() {
-    let result = Case {
+    let result = run(&Case {
         words: "micro notify --seconds 0.05",
         arms: 16,
         bars: &[
@@ -319,8 +308,7 @@ fn notify_measures_and_checks_every_arm() {
         ],
         plots: &[("notify.svg", "hint")],
         ..Case::default()
-    }
-    .run();
+    });
     assert!(list(&result, "check").len() >= 6);
     let weak = median(&result, "hot_weak: committed of attempted");
     assert_eq!(weak, 1.0, "a weak notification never conflicts");
@@ -328,7 +316,7 @@ fn notify_measures_and_checks_every_arm() {
 
 #[test]
 fn oracle_checks_every_timestamp() {
-    let result = Case {
+    let result = run(&Case {
         words: "micro oracle --seconds 0.05 --callers 20",
         arms: 6,
         bars: &[("batched timestamps per s", 2_000_000.0), ("batched/unbatched", 100.0)],
@@ -337,8 +325,7 @@ fn oracle_checks_every_timestamp() {
             ("oracle.svg", "the paper, 20 callers"),
         ],
         void: "came late",
-    }
-    .run();
+    });
     assert!(result["check"]["timestamps"].as_u64() > Some(0));
     assert_eq!(result["check"]["wrong"], json!(0));
     let rounds = result["settings"]["blocks"].as_u64().unwrap();
@@ -348,13 +335,12 @@ fn oracle_checks_every_timestamp() {
 
 #[test]
 fn prefetch_counts_reads_ahead() {
-    let result = Case {
+    let result = run(&Case {
         words: "micro prefetch --documents 80",
         bars: &[("one_by_one/ahead, short values", 10.0)],
         plots: &[("prefetch.svg", "with columns read ahead")],
         ..Case::default()
-    }
-    .run();
+    });
     assert_eq!(result["reads"][0]["one_by_one"], 1600);
     assert_eq!(result["reads"][0]["ahead"], 99);
     assert_eq!(result["figures"][1]["verdict"], "reached");
@@ -362,14 +348,13 @@ fn prefetch_counts_reads_ahead() {
 
 #[test]
 fn resolve_removes_locks_of_the_dead_and_not_those_of_the_living() {
-    let result = Case {
+    let result = run(&Case {
         words: "micro resolve --seconds 0.05",
         arms: 7,
         bars: &[("first_lock/commit p50", 3.0), ("further_lock/commit p50", 1.2)],
         plots: &[("resolve.svg", "goal for the first")],
         ..Case::default()
-    }
-    .run();
+    });
     assert_eq!(list(&result, "check").len(), 3);
     // No forgotten lock is removed before its lifetime is over.
     let resume = list(&result, "arms").iter().find(|arm| arm["name"] == "resume").unwrap();
@@ -378,14 +363,13 @@ fn resolve_removes_locks_of_the_dead_and_not_those_of_the_living() {
 
 #[test]
 fn rpc_checks_what_it_wrote() {
-    let result = Case {
+    let result = run(&Case {
         words: "micro rpc --seconds 0.05 --cells 40 --callers 3",
         arms: 12,
         bars: &[("tx/bare_commit", 0.8), ("get_many/bare_read_many", 0.9)],
         plots: &[("rpc.svg", "<title>Percolator, a read, 3 callers")],
         ..Case::default()
-    }
-    .run();
+    });
     let check = &result["check"];
     assert_eq!((&check["cells"], &check["wrong"]), (&json!(80), &json!(0)));
     assert_eq!(check["transactions"], check["committed"]);
@@ -393,7 +377,7 @@ fn rpc_checks_what_it_wrote() {
 
 #[test]
 fn scan_measures_scans_and_counts_notifications() {
-    let result = Case {
+    let result = run(&Case {
         words: "micro scan --seconds 0.02 --cells 1500 --few 1000 --clean 3000 --dirty 100 \
                 --processed 400",
         arms: 9,
@@ -406,8 +390,7 @@ fn scan_measures_scans_and_counts_notifications() {
         ],
         plots: &[("scan.svg", "ten versions")],
         ..Case::default()
-    }
-    .run();
+    });
     let check = &result["check"];
     assert_eq!(check["wrong"], 0);
     // One round that warms up and one that counts, of six arms, and the processed

@@ -104,10 +104,7 @@ pub(crate) struct Joined {
 
 impl Joined {
     fn encode(self) -> Bytes {
-        let mut value = Vec::with_capacity(16);
-        value.extend_from_slice(&self.representative.to_be_bytes());
-        value.extend_from_slice(&self.start_ts.to_be_bytes());
-        value.into()
+        [self.representative, self.start_ts].map(u64::to_be_bytes).concat().into()
     }
 
     pub(crate) fn decode(value: &[u8]) -> Result<Self> {

@@ -7,10 +7,8 @@ use crate::check::Books;
 use crate::request::{Answer, Request};
 use crate::{Error, Result};
 
-/// A store that holds a brokerage.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync + std::fmt::Debug {
-    /// Runs one attempt of a transaction.
     async fn attempt(&self, request: &Request) -> Result<Answer, Failed>;
 
     /// Reserves trade numbers durably, and returns the first.

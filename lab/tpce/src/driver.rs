@@ -19,7 +19,6 @@ use crate::request::{Answer, Request};
 use crate::store::OnPercolator;
 use crate::{Error, Result, Scale};
 
-/// Most attempts of a transaction.
 const ATTEMPTS_MAX: u32 = 200;
 /// The pause after the first conflict, and the most times that further conflicts double it.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -120,11 +119,6 @@ impl Exchange {
         Exchange { shared: Arc::new(shared) }
     }
 
-    /// The size of the brokerage.
-    pub fn scale(&self) -> Scale {
-        self.shared.scale
-    }
-
     /// Runs clients for a time. Each makes its next request as soon as it has an answer. When
     /// the time is over, each finishes its current request.
     ///
@@ -133,7 +127,7 @@ impl Exchange {
     /// for good.
     pub async fn closed(&self, clients: usize, length: Duration) -> Result<Report> {
         let started = Instant::now();
-        self.clients(clients, move || started.elapsed() < length).await
+        self.clients(clients, move || std::future::ready(started.elapsed() < length)).await
     }
 
     /// Runs this many transactions, by clients as in [`closed`](Exchange::closed).
@@ -142,7 +136,8 @@ impl Exchange {
     /// The same as for [`closed`](Exchange::closed).
     pub async fn transactions(&self, clients: usize, count: u64) -> Result<Report> {
         let made = AtomicU64::new(0);
-        self.clients(clients, move || made.fetch_add(1, Ordering::Relaxed) < count).await
+        let more = move || std::future::ready(made.fetch_add(1, Ordering::Relaxed) < count);
+        self.clients(clients, more).await
     }
 
     /// Runs clients that make requests at the pacer's pace, until it ends them.
@@ -150,22 +145,14 @@ impl Exchange {
     /// # Errors
     /// The same as for [`closed`](Exchange::closed).
     pub async fn paced(&self, clients: usize, pacer: Arc<Pacer>) -> Result<Report> {
-        self.clients_while(clients, move || {
+        self.clients(clients, move || {
             let pacer = pacer.clone();
             async move { pacer.turn().await }
         })
         .await
     }
 
-    async fn clients(
-        &self,
-        clients: usize,
-        more: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Result<Report> {
-        self.clients_while(clients, move || std::future::ready(more())).await
-    }
-
-    async fn clients_while<F: Future<Output = bool> + Send>(
+    async fn clients<F: Future<Output = bool> + Send>(
         &self,
         clients: usize,
         more: impl Fn() -> F + Send + Sync + 'static,
@@ -289,7 +276,6 @@ impl Shared {
         }
     }
 
-    /// Attempts a request until it is done.
     async fn serve(&self, mut request: Request, due: Instant, report: &mut Report) -> Result<()> {
         let kind = request.kind();
         let mut attempts = 0;

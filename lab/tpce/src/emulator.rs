@@ -10,7 +10,6 @@ use crate::scale::{LOAD_UNIT, PRICED_DAYS, names};
 /// seconds instead of a quarter of an hour.
 const LIMIT_WITHIN_MS: u64 = 5_000;
 
-/// Draws requests.
 #[derive(Debug)]
 pub(crate) struct Emulator {
     scale: Scale,
@@ -20,7 +19,6 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    /// Creates the customers of a seat.
     pub(crate) fn new(scale: Scale, seat: u64) -> Self {
         let stream = Stream::new(scale.seed, Purpose::Emulator, seat);
         Emulator { scale, stream, maintained: 0 }

@@ -52,7 +52,6 @@ pub(crate) struct Doubt {
     pub(crate) fed: Vec<i64>,
 }
 
-/// The shared state of a run.
 #[derive(Debug)]
 pub(crate) struct Floor {
     scale: Scale,
@@ -149,7 +148,6 @@ impl Floor {
         self.market.fed();
     }
 
-    /// Records the result of a request.
     pub(crate) fn done(&mut self, request: &Request, answer: &Answer) {
         let now = self.now();
         match request {

@@ -96,7 +96,6 @@ impl Log {
         }
     }
 
-    /// Writes that a request is done.
     pub(crate) fn done(&self, request: &Request) -> Result<()> {
         let (trade, shares) = noted(request).unwrap_or_default();
         self.write("done", request, trade, shares)

@@ -15,7 +15,6 @@ use crate::request::{Accepted, Execution, Feed, Tick};
 /// The market's delay, on average and at most.
 const COMPLETION_MS: f64 = 1_000.0;
 const COMPLETION_MS_MAX: u64 = 5_000;
-/// Number of prices in a Market-Feed.
 const TICKS: usize = 20;
 
 /// Most announcements of a security's price for the sake of one pending order. Among several
@@ -24,7 +23,6 @@ const TICKS: usize = 20;
 /// security will.
 const REPORTED_MAX: u32 = 16;
 
-/// A limit order that waits for its price.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     symb: u32,
@@ -32,7 +30,6 @@ struct Pending {
     told: u32,
 }
 
-/// The market.
 #[derive(Debug)]
 pub(crate) struct Market {
     scale: Scale,
@@ -51,7 +48,6 @@ pub(crate) struct Market {
 }
 
 impl Market {
-    /// Creates the market of a seat.
     pub(crate) fn new(scale: Scale, seat: u64) -> Self {
         // Stream 0 is that of a single driver, stream 1 that of its open loop's clock.
         let item = if seat == 0 { 0 } else { seat + 1 };
@@ -121,7 +117,6 @@ impl Market {
         Some(Feed { ticks: self.ticks.drain(..TICKS).collect(), now })
     }
 
-    /// Notes that the Market-Feed has ended.
     pub(crate) fn fed(&mut self) {
         self.feeding = false;
     }

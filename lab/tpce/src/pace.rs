@@ -47,7 +47,6 @@ pub enum Pace {
 #[derive(Debug)]
 pub struct Pacer {
     pace: watch::Sender<Pace>,
-    /// The time of the next token.
     next: Mutex<Instant>,
 }
 
@@ -90,7 +89,6 @@ impl Pacer {
         }
     }
 
-    /// Takes the next token, and returns its time.
     fn token(&self, rate: f64) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = Instant::now().checked_sub(BURST).unwrap_or(*next);

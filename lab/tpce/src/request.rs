@@ -56,7 +56,6 @@ named! {
     }
 }
 
-/// A request.
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
     TradeOrder(TradeOrder),
@@ -119,7 +118,6 @@ pub(crate) enum Ordered {
     Issue { company: String, issue: u8 },
 }
 
-/// A trade that the market has executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Execution {
     pub(crate) t: u64,
@@ -127,7 +125,6 @@ pub(crate) struct Execution {
     pub(crate) now: u64,
 }
 
-/// Prices that the market announces.
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
     pub(crate) ticks: Vec<Tick>,
@@ -142,7 +139,6 @@ pub(crate) struct Tick {
 }
 
 impl Feed {
-    /// The sum of the quantities of all ticks.
     pub(crate) fn shares(&self) -> i64 {
         self.ticks.iter().map(|tick| tick.qty).sum()
     }
@@ -187,7 +183,6 @@ pub(crate) enum Who {
     TaxId(String),
 }
 
-/// The trades to look up.
 #[derive(Debug, Clone)]
 pub(crate) enum Lookup {
     /// Frame 1: these trades.
@@ -200,7 +195,6 @@ pub(crate) enum Lookup {
     FirstOf { ca: u64 },
 }
 
-/// Most trades that a lookup returns.
 pub(crate) const LOOKUP_TRADES: usize = 20;
 
 /// A change to one of twelve tables.
@@ -236,14 +230,12 @@ named! {
     }
 }
 
-/// The result of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// Number of items in the answer, and the sum of their values. Two stores with the same
     /// data must agree on both.
     pub(crate) items: u64,
     pub(crate) sum: i64,
-    /// The accepted orders.
     pub(crate) accepted: Vec<Accepted>,
     /// True if nothing was written: an earlier attempt did the work, or the customer rolled it
     /// back.
@@ -264,7 +256,7 @@ pub(crate) struct Accepted {
 /// The reads and writes of a transaction; zero for a store that does not count them.
 ///
 /// ```
-/// assert_eq!(tpce::Reads::default().cells(), 0);
+/// assert_eq!(tpce::Reads::default().gets, 0);
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reads {
@@ -279,11 +271,6 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Number of cells read by key or by scans.
-    pub fn cells(&self) -> u64 {
-        self.gets + self.scanned
-    }
-
     pub(crate) fn add(&mut self, other: Reads) {
         self.gets += other.gets;
         self.scans += other.scans;
@@ -293,7 +280,6 @@ impl Reads {
 }
 
 impl Answer {
-    /// Adds an item to the answer.
     pub(crate) fn item(&mut self, says: i64) {
         self.items += 1;
         self.sum = self.sum.wrapping_add(says);

@@ -27,7 +27,6 @@ pub(crate) struct Fill {
 pub(crate) struct Settled {
     /// Lots whose quantity changed, with the remaining quantity. A lot with none left is gone.
     pub(crate) changed: Vec<Lot>,
-    /// A new lot.
     pub(crate) opened: Option<Lot>,
     /// For each changed lot: lot, quantity before, quantity after.
     pub(crate) history: Vec<(u64, i64, i64)>,
@@ -37,7 +36,6 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// The taxable gain.
     pub(crate) fn gain(&self) -> i64 {
         (self.sold - self.bought).max(0)
     }

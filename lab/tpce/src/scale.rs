@@ -36,7 +36,6 @@ pub(crate) const LOAD_UNIT: u64 = 1_000;
 /// ```
 /// let scale = tpce::Scale::new(1_000, 1);
 /// assert_eq!(scale.trades(), 58_000);
-/// assert_eq!(scale.nominal_trade_results_per_s(), 2.0);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
@@ -80,11 +79,6 @@ impl Scale {
         self.customers * self.trades_per_customer
     }
 
-    /// Trade-Results a second of these customers at TPC-E's pace.
-    pub fn nominal_trade_results_per_s(&self) -> f64 {
-        self.customers as f64 * 1000.0 / TRADE_EVERY_MS as f64
-    }
-
     pub(crate) fn companies(&self) -> u32 {
         (self.customers / 2).max(10) as u32
     }
@@ -110,7 +104,6 @@ impl Scale {
         self.trades_per_customer * TRADE_EVERY_MS
     }
 
-    /// The day of a market time.
     pub(crate) fn day(&self, ms: u64) -> u32 {
         FIRST_DAY + (ms / DAY_MS) as u32
     }
@@ -128,7 +121,6 @@ impl Scale {
         }
     }
 
-    /// A customer's accounts.
     pub(crate) fn accounts(&self, c: u64) -> impl Iterator<Item = u64> + use<> {
         let (low, high) = match Scale::tier(c) {
             1 => (1, 4),
@@ -139,7 +131,6 @@ impl Scale {
         (0..count).map(move |i| c * 10 + i)
     }
 
-    /// The customer who owns an account.
     pub(crate) fn owner(ca: u64) -> u64 {
         ca / 10
     }
@@ -162,7 +153,6 @@ impl Scale {
         others
     }
 
-    /// The securities that an account trades.
     pub(crate) fn securities_of(&self, ca: u64) -> Vec<u32> {
         let mut stream = Stream::new(self.seed, Purpose::Holdings, ca);
         let (low, high) = match Scale::tier(Scale::owner(ca)) {
@@ -221,7 +211,6 @@ impl Scale {
         if tx <= 160 { 1_000 + i64::from(tx) * 10 } else { 100 + i64::from(tx) }
     }
 
-    /// The two tax rates of a customer.
     pub(crate) fn tax_rates_of(c: u64) -> [u32; 2] {
         [(c % 160) as u32 + 1, (c * 7 % 160) as u32 + 161]
     }

@@ -7,7 +7,7 @@ use percolator::{Column, Percolator, RowKey, Table};
 use crate::backend::{Backend, Failed};
 use crate::check::Books;
 use crate::generate;
-use crate::model::{D, Key, Row, TABLE, decode, encode};
+use crate::model::{D, Key, TABLE, decode, encode};
 use crate::request::{Answer, Request};
 use crate::transactions::{self, Session};
 use crate::{Result, Scale};
@@ -20,7 +20,6 @@ const LOADERS: usize = 8;
 /// Most remaining locks that are named.
 const LOCKS_NAMED: usize = 10;
 
-/// A brokerage in a database.
 #[derive(Debug)]
 pub(crate) struct OnPercolator {
     pub(crate) db: Percolator,
@@ -30,7 +29,15 @@ pub(crate) struct OnPercolator {
 impl OnPercolator {
     pub(crate) async fn load(db: Percolator, scale: Scale) -> Result<Self> {
         let table = db.table(TABLE).await?;
-        let chunks = Chunks { rows: generate::rows(scale), cells: Vec::new() };
+        let mut rows = generate::rows(scale);
+        let chunks = std::iter::from_fn(move || {
+            let mut cells = Cells::new();
+            while cells.len() < CELLS_AT_ONCE {
+                let Some(row) = rows.next() else { break };
+                cells.extend(row.cells());
+            }
+            (!cells.is_empty()).then_some(cells)
+        });
         let load = |cells| write(&db, &table, cells);
         let mut loads = futures::stream::iter(chunks).map(load).buffer_unordered(LOADERS);
         while let Some(loaded) = loads.next().await {
@@ -65,24 +72,6 @@ async fn write(db: &Percolator, table: &Table, cells: Cells) -> Result<()> {
     }
     tx.commit().await?;
     Ok(())
-}
-
-/// Groups the cells of rows into one transaction's load each.
-struct Chunks<I> {
-    rows: I,
-    cells: Cells,
-}
-
-impl<I: Iterator<Item = Row>> Iterator for Chunks<I> {
-    type Item = Cells;
-
-    fn next(&mut self) -> Option<Cells> {
-        while self.cells.len() < CELLS_AT_ONCE {
-            let Some(row) = self.rows.next() else { break };
-            self.cells.extend(row.cells());
-        }
-        (!self.cells.is_empty()).then(|| std::mem::take(&mut self.cells))
-    }
 }
 
 #[async_trait]

@@ -12,12 +12,10 @@ use crate::server::{ANY_PORT, Server};
 use crate::system::shared_clock;
 
 use super::series::Series;
-use super::settings::Settings;
 
 /// A commit survives the death of the table server, not that of the machine.
 const DURABILITY: [&str; 2] = ["--durability", "buffered"];
 
-/// All processes of the cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
     data: PathBuf,
@@ -37,25 +35,28 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the servers.
-    pub(super) fn start(settings: &Settings, data: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        data: &Path,
+        workers: usize,
+        customers: u64,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         let table = Server::over(&data.join("table"), "table", ANY_PORT, &DURABILITY)?;
         let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
         Ok(Cluster {
             data: data.to_owned(),
-            workers: (0..settings.workers).map(|_| None).collect(),
+            workers: (0..workers).map(|_| None).collect(),
             table_address: table.address().to_owned(),
             table: Some(table),
             oracle,
-            customers: settings.customers,
-            seed: settings.seed,
+            customers,
+            seed,
             pace: json!("halt"),
             logs: Vec::new(),
             begin: shared_clock(),
         })
     }
 
-    /// The addresses of the table server and of the oracle.
     pub(super) fn addresses(&self) -> (&str, &str) {
         (&self.table_address, self.oracle.address())
     }
@@ -70,7 +71,6 @@ impl Cluster {
         (shared_clock() - self.begin).as_secs_f64()
     }
 
-    /// Starts all workers, and waits until each is ready.
     pub(super) fn start_workers(&mut self) -> anyhow::Result<()> {
         let all: Vec<usize> = (0..self.workers.len()).collect();
         self.bring_back(&all)?;
@@ -80,7 +80,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sets the pace of every worker.
     pub(super) fn pace(&mut self, pace: &Value) -> anyhow::Result<()> {
         self.pace = pace.clone();
         for worker in self.workers.iter_mut().flatten() {
@@ -89,7 +88,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills workers, all at the same time.
     pub(super) fn kill(&mut self, chosen: &[usize]) -> anyhow::Result<()> {
         chosen.iter().filter_map(|at| self.workers[*at].take()).try_for_each(Driver::kill)
     }
@@ -122,7 +120,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills the table server.
     pub(super) fn kill_table(&mut self) {
         self.table = None;
     }
@@ -134,7 +131,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends all workers, and returns their final reports.
     pub(super) fn end(&mut self) -> anyhow::Result<Vec<Value>> {
         for worker in self.workers.iter_mut().flatten() {
             worker.tell(&json!({ "end": true }))?;
@@ -158,7 +154,6 @@ impl Cluster {
         Ok(there.map(|path| Log::read(path)).collect::<Result<_, _>>()?)
     }
 
-    /// The transactions a second since a time.
     pub(super) fn rate_since(&self, begin: Duration) -> anyhow::Result<f64> {
         let now = shared_clock();
         let [all, _] = Series::of(&self.logs()?, begin);

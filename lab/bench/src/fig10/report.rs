@@ -3,12 +3,11 @@
 use percolator_cli::output::grouped;
 use serde_json::{Value, json};
 
-use crate::plot::{Axis, Chart, Point, Reference, Role, Series as Line, Unit};
+use crate::plot::{Axis, Line, Plot, Point, Role, Unit};
 use crate::report::{Bar, Figure, Report};
 use crate::statistics::Estimate;
 
-use super::settings::Settings;
-use super::{Outcome, Round, worker};
+use super::{Fig10, Outcome, Round, worker};
 
 /// Least share of the baseline while a third of the capacity is away.
 const LEFT_MIN: f64 = 0.66;
@@ -28,7 +27,6 @@ const NOTE: &str = "Workers have a capacity, which is lost when they are killed.
                     second. There is one table server: moving tablets to others is the store's work, and is \
                     not measured here.";
 
-/// Selects a moment of a round.
 type Moment = fn(&Round) -> f64;
 
 const KILLED: Moment = |round| round.killed;
@@ -39,7 +37,7 @@ const END: Moment = |round| round.end;
 
 /// Estimates a quantity from its values in all rounds.
 fn over_rounds(
-    settings: &Settings,
+    settings: &Fig10,
     outcome: &Outcome,
     of: impl Fn(&Round, f64) -> Vec<f64>,
 ) -> Option<Estimate> {
@@ -47,10 +45,10 @@ fn over_rounds(
     // Zero divided by zero is not a number, and is dropped.
     let sample: Vec<f64> =
         outcome.rounds.iter().flat_map(each).filter(|number| number.is_finite()).collect();
-    Estimate::of(&sample, settings.seed)
+    Estimate::of(&sample, settings.common.seed)
 }
 
-fn figures(settings: &Settings, outcome: &Outcome) -> Vec<Figure> {
+fn figures(settings: &Fig10, outcome: &Outcome) -> Vec<Figure> {
     let (window, grace) = (settings.window_s(), settings.grace_s());
     let shares = |from: Moment, after: f64, to: Moment| {
         over_rounds(settings, outcome, |round, baseline| {
@@ -99,23 +97,23 @@ fn figures(settings: &Settings, outcome: &Outcome) -> Vec<Figure> {
     ]
 }
 
-pub(super) fn report(settings: &Settings, scale: tpce::Scale, outcome: &Outcome) -> Report {
+pub(super) fn report(settings: &Fig10, scale: tpce::Scale, outcome: &Outcome) -> Report {
     let audit = &outcome.audit;
     let violations: Vec<String> = audit.violations.iter().map(ToString::to_string).collect();
     let sum =
         |name: &str| outcome.workers.iter().filter_map(|said| said[name].as_u64()).sum::<u64>();
     let about = json!({
-        "customers": settings.customers,
+        "customers": settings.customers(),
         "trades_before": scale.trades(),
         "workers": settings.workers,
         "workers_killed": settings.killed(),
-        "seconds": settings.seconds,
+        "seconds": settings.seconds(),
         "table_away_s": settings.table_away_s(),
-        "rounds": settings.rounds,
+        "rounds": settings.rounds(),
         "taken_for_dead_after_s": worker::LIFETIME.as_secs_f64(),
         "durability": "buffered",
-        "seed": settings.seed,
-        "quick": settings.quick,
+        "seed": settings.common.seed,
+        "quick": settings.common.quick,
     });
     let own = json!({
         "note": NOTE,
@@ -160,7 +158,6 @@ fn round_json(outcome: &Outcome, round: &Round) -> Value {
     })
 }
 
-/// The transactions done in each second.
 fn series_json(outcome: &Outcome) -> Value {
     let end = outcome.rounds.last().map_or(0.0, |round| round.end);
     let counts = |series: &super::Series| series.rates(0.0, end, 1.0);
@@ -171,7 +168,7 @@ fn series_json(outcome: &Outcome) -> Value {
 }
 
 /// The first round: throughput over time as a share of the baseline, and the paper's.
-fn chart(settings: &Settings, outcome: &Outcome) -> Option<Chart> {
+fn chart(settings: &Fig10, outcome: &Outcome) -> Option<Plot> {
     let round = outcome.rounds.first()?;
     let line = |series: &super::Series, window: f64| -> Vec<Point> {
         let baseline = series.rate(round.begin, round.killed);
@@ -185,38 +182,27 @@ fn chart(settings: &Settings, outcome: &Outcome) -> Option<Chart> {
     let paper = PAPER.map(|(at, rate)| (since(round.killed) + at * minute, rate / PAPER_BASELINE));
     // The paper's curve ends where ours continues with the table server.
     let paper = paper.into_iter().filter(|(at, _)| *at <= since(round.table_killed));
-    let window = settings.window_s();
-    let series = vec![
-        Line::dashed(
-            "the paper, 5 of 15 tablet servers killed; its time stretched to ours",
-            Role::Paper(0),
-            paper.map(|(x, y)| Point::at(x, y)).collect(),
-        ),
-        Line::line("all transactions, each second", Role::Ours(0), line(all, 1.0)),
-        Line::points(
-            format!("Trade-Results, each {window:.0} s"),
-            Role::Ours(1),
-            line(results, window),
-        ),
-    ];
-    let (killed, workers) = (settings.killed(), settings.workers);
-    Some(Chart {
-        title: "Figure 10: throughput while servers are killed".to_owned(),
-        subtitle: format!(
-            "TPC-E-like, {} customers, {} transactions/s in the baseline, of them {:.1} Trade-Results; workers \
-             of a capped rate, one table server, one oracle, each a process",
-            grouped(settings.customers),
-            grouped(outcome.baseline(round) as u64),
-            results.rate(round.begin, round.killed),
-        ),
-        x: Axis::linear("seconds", Unit::Plain),
-        y: Axis::linear("throughput / baseline", Unit::Plain),
-        series,
-        references: vec![
-            Reference::x(since(round.killed), format!("{killed} of {workers} workers killed")),
-            Reference::x(since(round.returned), "workers return"),
-            Reference::x(since(round.table_killed), "table server killed"),
-            Reference::x(since(round.table_returned), "it returns"),
-        ],
-    })
+    let paper = paper.map(|(x, y)| Point::at(x, y)).collect();
+    let (killed, workers, window) = (settings.killed(), settings.workers, settings.window_s());
+    let subtitle = format!(
+        "TPC-E-like, {} customers, {} transactions/s in the baseline, of them {:.1} Trade-Results; workers \
+         of a capped rate, one table server, one oracle, each a process",
+        grouped(settings.customers()),
+        grouped(outcome.baseline(round) as u64),
+        results.rate(round.begin, round.killed),
+    );
+    let x = Axis::linear("seconds", Unit::Plain);
+    let y = Axis::linear("throughput / baseline", Unit::Plain);
+    let mark = |at| Line::X(since(at));
+    let of_paper = "the paper, 5 of 15 tablet servers killed; its time stretched to ours";
+    let each = format!("Trade-Results, each {window:.0} s");
+    let plot = Plot::over(x, y, "Figure 10: throughput while servers are killed", subtitle)
+        .dashed(of_paper, Role::Paper(0), paper)
+        .line("all transactions, each second", Role::Ours(0), line(all, 1.0))
+        .points(each, Role::Ours(1), line(results, window))
+        .mark(mark(round.killed), format!("{killed} of {workers} workers killed"))
+        .mark(mark(round.returned), "workers return")
+        .mark(mark(round.table_killed), "table server killed")
+        .mark(mark(round.table_returned), "it returns");
+    Some(plot)
 }

@@ -23,7 +23,6 @@ impl Series {
         [done(None), done(Some(TransactionType::TradeResult))]
     }
 
-    /// Number of transactions between two times.
     pub(super) fn count(&self, from: f64, to: f64) -> usize {
         let before = |at: f64| self.0.partition_point(|time| *time < at);
         before(to).saturating_sub(before(from))

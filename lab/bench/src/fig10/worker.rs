@@ -32,7 +32,6 @@ const CLIENTS: usize = 8;
 /// be resolved. A live process renews its token three times in this time.
 pub(super) const LIFETIME: Duration = Duration::from_secs(2);
 
-/// Connects a client to the cluster.
 pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percolator> {
     let address = Address::from_env(&format!("bigtable://{table}/bench/fig10"))?;
     let client = GrpcStore::open(&address, ClientOptions::default()).await?;

@@ -10,13 +10,15 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clustering::batch::Batch;
 use clustering::{BODY_BYTES, Corpus, Document, KEYS_AT_FIRST};
 use serde_json::{Value, json};
+
+use crate::processes::Driver;
 
 const PROGRAM: &str = include_str!("duckdb.py");
 /// Most memory that DuckDB may take.
@@ -28,20 +30,16 @@ const REMEDY: &str = "`python3 -m venv duckdb && duckdb/bin/pip install duckdb` 
 /// The name of the batch over rows.
 pub(super) const ROWS_OF_DUCKDB: &str = "rows of DuckDB";
 
-/// The data that passes carry along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carried {
     Keys,
     Bodies,
 }
 
-/// DuckDB as a batch program.
 #[derive(Debug)]
 pub(super) struct DuckDb {
     pub(super) carried: Carried,
-    child: Child,
-    requests: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    driver: Driver,
     dir: PathBuf,
     spent: Arc<Mutex<Duration>>,
 }
@@ -75,22 +73,10 @@ impl DuckDb {
     ) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let body_bytes = if carried == Carried::Bodies { BODY_BYTES } else { 0 };
-        let mut child = python
-            .args(["-c", PROGRAM, &threads.to_string(), MEMORY])
-            .arg(dir)
-            .arg(body_bytes.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let answers = child.stdout.take().ok_or_else(|| io::Error::other("no pipe from it"))?;
-        let mut engine = DuckDb {
-            carried,
-            requests: child.stdin.take(),
-            answers: BufReader::new(answers),
-            child,
-            dir: dir.to_owned(),
-            spent: Arc::default(),
-        };
+        python.args(["-c", PROGRAM, &threads.to_string(), MEMORY]);
+        python.arg(dir).arg(body_bytes.to_string());
+        let driver = Driver::over(python).map_err(io::Error::other)?;
+        let mut engine = DuckDb { carried, driver, dir: dir.to_owned(), spent: Arc::default() };
         let csv = engine.file("base.csv");
         write_csv(&csv, (0..documents).map(|id| corpus.document(id)))?;
         engine.ask(&json!({ "base": csv, "parquet": engine.file("base.parquet") }))?;
@@ -107,15 +93,7 @@ impl DuckDb {
     }
 
     fn ask(&mut self, request: &Value) -> io::Result<()> {
-        let requests = self.requests.as_mut().ok_or_else(|| io::Error::other("no pipe to it"))?;
-        let ended = || io::Error::other("DuckDB's process ended; what it said is above");
-        writeln!(requests, "{request}").and_then(|()| requests.flush()).map_err(|_| ended())?;
-        let mut line = String::new();
-        if self.answers.read_line(&mut line)? == 0 {
-            return Err(ended());
-        }
-        let answer: Value = serde_json::from_str(&line)
-            .map_err(|error| io::Error::other(format!("DuckDB's answer {line:?}: {error}")))?;
+        let answer = self.driver.ask(request).map_err(io::Error::other)?;
         if let Some(error) = answer["error"].as_str() {
             return Err(io::Error::other(format!("DuckDB: {error}")));
         }
@@ -146,15 +124,6 @@ impl Batch for DuckDb {
         self.ask(&json!({ "read": self.file("clusters.parquet"), "csv": csv }))?;
         let number = |line: io::Result<String>| line?.trim().parse().map_err(io::Error::other);
         BufReader::new(File::open(csv)?).lines().map(number).collect()
-    }
-}
-
-impl Drop for DuckDb {
-    fn drop(&mut self) {
-        // The end of its input ends the process.
-        self.requests.take();
-        // The result does not matter, because the process is gone either way.
-        let _ = self.child.wait();
     }
 }
 

@@ -46,7 +46,6 @@ pub(super) struct Engine {
     newest: Keyspace,
     notify: Keyspace,
     corpus: Corpus,
-    /// Number of documents.
     documents: u64,
 }
 
@@ -179,7 +178,6 @@ impl Batch for Engine {
     }
 }
 
-/// The stored record of a document.
 fn keys(document: &Document) -> Vec<u8> {
     let numbers = std::iter::once(document.id).chain(document.keys);
     numbers.flat_map(u64::to_be_bytes).collect()

@@ -10,7 +10,6 @@ use super::ours::{Meter, Ours, Work};
 /// Divisor of the repository for the documents that arrive while the key is being added.
 const ARRIVING: u64 = 100;
 
-/// The cost of adding a key.
 #[derive(Debug)]
 pub(super) struct Fourth {
     /// New documents before, with three keys.

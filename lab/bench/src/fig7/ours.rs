@@ -31,7 +31,6 @@ const STUCK: Duration = Duration::from_secs(60);
 /// Interval at which the backlog is read.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The cost of some documents.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
     pub(super) documents: u64,
@@ -50,7 +49,6 @@ impl Work {
         Some(self.documents as f64 / self.cpu?.as_secs_f64())
     }
 
-    /// A count per document.
     pub(super) fn each(&self, count: u64) -> f64 {
         count as f64 / self.documents.max(1) as f64
     }
@@ -66,8 +64,8 @@ pub(super) struct Offered {
     /// Growth of the backlog in documents a second, and the backlog at the end.
     pub(super) growth: f64,
     pub(super) backlog: u64,
-    /// The generator's own lateness, at the median and at the 99th percentile.
-    pub(super) lateness: [Duration; 2],
+    /// The generator's own lateness in seconds, at the median and at the 99th percentile.
+    pub(super) lateness: [f64; 2],
 }
 
 impl Offered {
@@ -81,17 +79,16 @@ impl Offered {
     /// True if the generator was too late for the delays to be valid.
     pub(super) fn is_late(&self) -> bool {
         let delay = |share| quantile(&self.delays, share).unwrap_or(0.0);
-        is_late(self.lateness.map(|late| late.as_secs_f64()), [0.5, 0.99].map(delay))
+        is_late(self.lateness, [0.5, 0.99].map(delay))
     }
 
     pub(super) fn describe_lateness(&self) -> String {
-        let [half, most] = self.lateness.map(|late| late.as_secs_f64() * 1000.0);
+        let [half, most] = self.lateness.map(|late| late * 1000.0);
         let p99 = quantile(&self.delays, 0.99).unwrap_or(0.0) * 1000.0;
         format!("p50 {half:.2} ms, p99 {most:.2} ms late; documents' delay p99 {p99:.2} ms")
     }
 }
 
-/// The settings with which a repository is served.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Served {
     pub(super) durability: Durability,
@@ -113,7 +110,6 @@ pub(super) struct Ours {
     pub(super) seen: Arc<Seen>,
     corpus: Corpus,
     loaders: u64,
-    /// The id of the next document.
     pub(super) next: u64,
     workers: Workers,
     _collector: Collector,
@@ -142,7 +138,6 @@ impl Ours {
         Ok(Ours { repository, seen, corpus, loaders, next, workers, _collector: collector })
     }
 
-    /// Loads documents as fast as they are clustered.
     pub(super) async fn load(&mut self, documents: u64) -> anyhow::Result<Work> {
         let ids = self.next..self.next + documents;
         self.next = ids.end;
@@ -190,18 +185,18 @@ impl Ours {
             repository: self.repository.clone(),
             corpus: self.corpus,
             first,
-            since: watch.since(),
+            since: watch.since,
             runtime: tokio::runtime::Handle::current(),
         };
         let thread = std::thread::spawn(move || generator.run());
-        tokio::time::sleep(warm.saturating_sub(watch.since().elapsed())).await;
+        tokio::time::sleep(warm.saturating_sub(watch.since.elapsed())).await;
         let meter = Meter::start(self);
         let before = watch.count();
         let mut backlog = Vec::new();
-        while watch.since().elapsed() < warm + window {
+        while watch.since.elapsed() < warm + window {
             tokio::time::sleep(LOOK_EVERY).await;
             let waiting = arrivals.sent.load(Ordering::Relaxed).saturating_sub(watch.count());
-            backlog.push((watch.since().elapsed().as_secs_f64(), waiting as f64));
+            backlog.push((watch.since.elapsed().as_secs_f64(), waiting as f64));
         }
         let documents = watch.count() - before;
         let work = meter.stop(self, documents);
@@ -209,12 +204,8 @@ impl Ours {
         let mut lateness =
             lateness.map_err(|_| anyhow::anyhow!("the generator of arrivals panicked"))?;
         lateness.drain(..measured.min(lateness.len()));
-        lateness.sort_unstable();
-        let late = |percent: usize| {
-            let at = (lateness.len() * percent / 100).min(lateness.len().saturating_sub(1));
-            lateness.get(at).copied().unwrap_or_default()
-        };
-        let lateness = [late(50), late(99)];
+        lateness.sort_unstable_by(f64::total_cmp);
+        let lateness = [0.5, 0.99].map(|share| quantile(&lateness, share).unwrap_or(0.0));
         clustered(&watch, total, || arrivals.error()).await?;
         let delay = |(id, due): (u64, &Duration)| Some(watch.at(id)?.saturating_sub(*due));
         let after = (first..).zip(&arrivals.schedule).skip(measured);
@@ -231,7 +222,6 @@ impl Ours {
         })
     }
 
-    /// Compares all clusters with the rule.
     pub(super) async fn verify(&self, keys: usize) -> anyhow::Result<Check> {
         self.repository.database().wait_idle(None).await?;
         Ok(self.repository.verify(keys).await?)
@@ -267,7 +257,6 @@ async fn clustered(
     Ok(())
 }
 
-/// Counts from its start.
 pub(super) struct Meter {
     started: Instant,
     cpu: Option<Duration>,
@@ -300,7 +289,6 @@ impl Meter {
     }
 }
 
-/// Documents that arrive at a rate.
 #[derive(Debug, Default)]
 struct Arrivals {
     /// The due time of each document, from the beginning.
@@ -340,15 +328,15 @@ struct Generator {
 }
 
 impl Generator {
-    /// Sends all documents, and returns the lateness of each.
-    fn run(self) -> Vec<Duration> {
+    /// Sends all documents, and returns the lateness of each in seconds.
+    fn run(self) -> Vec<f64> {
         let permits = Arc::new(Semaphore::new(WRITTEN_AT_ONCE));
         let mut lateness = Vec::with_capacity(self.arrivals.schedule.len());
         for (id, due) in (self.first..).zip(&self.arrivals.schedule) {
             loop {
                 let now = self.since.elapsed();
                 if now >= *due {
-                    lateness.push(now - *due);
+                    lateness.push((now - *due).as_secs_f64());
                     break;
                 }
                 std::thread::sleep((*due - now).max(TICK));

@@ -7,7 +7,7 @@ use super::duckdb::ROWS_OF_DUCKDB;
 use super::ours::{Offered, Work};
 use super::rivals::Cycle;
 use super::{Fig7, GROWTH_MAX, Outcome, Purpose, RivalOutcome, Round, SHARES, THREADS, paper};
-use crate::plot::{Axis, Bar, BarSeries, Bars, Chart, Point, Reference, Role, Series, Unit};
+use crate::plot::{Axis, Line, Plot, Point, Role, Unit};
 use crate::report::Bar::{AtLeast, AtMost};
 use crate::report::{Figure, Report};
 use crate::statistics::{Estimate, quantile};
@@ -146,7 +146,7 @@ pub(super) fn report(settings: &Fig7, result: &Outcome) -> Report {
         "first_load": work_json(&result.first_load),
         "documents_per_cluster": result.first_shape.per_cluster(),
         "clustered_share": result.first_shape.clustered_share(),
-        "passes_s": result.passes_s(),
+        "passes_s": result.passes_s,
         "knee": {
             "kept_up_with": kept,
             "not_kept_up_with": exceeded,
@@ -205,8 +205,8 @@ fn offered_json(share: f64, offered: &Offered) -> Value {
         "saturated": offered.is_saturated(),
         "backlog_growth_per_s": offered.growth,
         "backlog": offered.backlog,
-        "lateness_p50_s": offered.lateness[0].as_secs_f64(),
-        "lateness_p99_s": offered.lateness[1].as_secs_f64(),
+        "lateness_p50_s": offered.lateness[0],
+        "lateness_p99_s": offered.lateness[1],
         "late": offered.is_late(),
         "clustered": work_json(&offered.work),
     })
@@ -227,7 +227,7 @@ fn rival_json(settings: &Fig7, result: &Outcome, index: usize, rival: &RivalOutc
     });
     json!({
         "name": rival.name,
-        "goes_over_all": rival.traits.goes_over_all(),
+        "goes_over_all": !rival.traits.keeps,
         "documents_per_s": wall.map(|e| e.median),
         "documents_per_cpu_s": cpu.map(|e| e.median),
         "rates": swept.collect::<Vec<_>>(),
@@ -236,89 +236,69 @@ fn rival_json(settings: &Fig7, result: &Outcome, index: usize, rival: &RivalOutc
 
 fn delays(settings: &Fig7, result: &Outcome) -> String {
     let point = |share: f64, delays: &[f64]| {
-        let [p5, p50, p95] = [0.05, 0.5, 0.95].map(|q| quantile(delays, q));
-        Some(Point::at(share * 100.0, p50?).between(p5?, p95?))
+        let [low, median, high] = [0.05, 0.5, 0.95].map(|q| quantile(delays, q));
+        Some(Point::of(share * 100.0, Estimate { median: median?, low: low?, high: high? }))
     };
-    let mut series = vec![
-        Series::dashed("the paper's MapReduce", Role::Paper(1), paper::map_reduce()),
-        Series::dashed("the paper's Percolator", Role::Paper(0), paper::percolator()),
-    ];
+    let highest = result.offered.iter().map(|(share, _)| *share).fold(SHARES[5], f64::max);
+    let x = Axis::linear("crawled during three passes, in % of the repository", Unit::Percent);
+    let subtitle = format!(
+        "{} documents of 1 KB, three keys, {THREADS} threads; median, 5th and 95th percentile. Crawl \
+         rates are relative to the time of three passes over all rows: {:.2} s here, 20 minutes in \
+         the paper (a billion documents, 240 machines), so that its 1 % an hour is 0.33 %.",
+        grouped(settings.documents()),
+        result.passes_s,
+    );
+    let (x, y) = (x.between(0.0, highest * 107.0), Axis::log("delay", Unit::Seconds));
+    let title = "Figure 7: time until a crawled document is clustered";
+    let mut plot = Plot::over(x, y, title, subtitle)
+        .dashed("the paper's MapReduce", Role::Paper(1), paper::map_reduce())
+        .dashed("the paper's Percolator", Role::Paper(0), paper::percolator());
     let swept = result.rivals.iter().enumerate().filter(|(_, rival)| !rival.swept.is_empty());
     for (index, rival) in swept {
         let points = rival.swept.iter().filter_map(|(share, c)| point(*share, &c.delays));
-        series.push(Series::line(rival.traits.label, Role::Peer(index), points.collect()));
+        plot = plot.line(rival.traits.label, Role::Peer(index), points.collect());
     }
     let ours = |saturated| {
         let of = move |offered: &&(f64, Offered)| offered.1.is_saturated() == saturated;
         result.offered.iter().filter(of).filter_map(|(share, o)| point(*share, &o.delays)).collect()
     };
-    series.push(Series::line("Percolator, here", Role::Ours(0), ours(false)));
-    series.push(Series::points("the same, more than it keeps up with", Role::Ours(1), ours(true)));
-    let mut references = vec![Reference::x(paper::knee(), "the paper's knee")];
+    plot = plot
+        .line("Percolator, here", Role::Ours(0), ours(false))
+        .points("the same, more than it keeps up with", Role::Ours(1), ours(true))
+        .mark(Line::X(paper::knee()), "the paper's knee");
     if let (Some(kept), Some(exceeded)) = knee(result) {
-        references.push(Reference::x((kept + exceeded) * 50.0, "knee here"));
+        plot = plot.mark(Line::X((kept + exceeded) * 50.0), "knee here");
     }
-    let highest = result.offered.iter().map(|(share, _)| *share).fold(SHARES[5], f64::max);
-    Chart {
-        title: "Figure 7: time until a crawled document is clustered".to_owned(),
-        subtitle: format!(
-            "{} documents of 1 KB, three keys, {THREADS} threads; median, 5th and 95th percentile. Crawl \
-             rates are relative to the time of three passes over all rows: {:.2} s here, 20 minutes in \
-             the paper (a billion documents, 240 machines), so that its 1 % an hour is 0.33 %.",
-            grouped(settings.documents()),
-            result.passes_s(),
-        ),
-        x: Axis::linear("crawled during three passes, in % of the repository", Unit::Percent)
-            .between(0.0, highest * 107.0),
-        y: Axis::log("delay", Unit::Seconds),
-        series,
-        references,
-    }
-    .svg()
+    plot.svg()
 }
 
 fn rates(settings: &Fig7, result: &Outcome) -> String {
-    let bar = |e: Option<Estimate>| e.map(Bar::from);
-    let ours = over_rounds(settings, result, |r| r.ours.per_cpu_second());
-    let mut groups = vec!["Percolator".to_owned()];
-    groups.extend(result.rivals.iter().map(|rival| rival.name.to_owned()));
-    let place = |at: usize, value| {
-        let mut values = vec![None; groups.len()];
-        values[at] = value;
-        values
-    };
-    let mut series = vec![BarSeries {
-        name: "new documents, as they come".to_owned(),
-        role: Role::Ours(0),
-        values: place(0, bar(ours)),
-    }];
+    let of_rival =
+        |rival: usize| over_rounds(settings, result, |round| round.rivals[rival].per_cpu_second());
+    let groups = ["Percolator"].into_iter().chain(result.rivals.iter().map(|rival| rival.name));
+    let subtitle = format!(
+        "As fast as it goes, {} documents of 1 KB. Batches over all documents spend this on every \
+         document of the repository in every cycle, the others on new ones alone; medians over {} \
+         rounds with 95 % intervals.",
+        grouped(settings.documents()),
+        result.rounds.len(),
+    );
+    let y = Axis::log("documents per CPU-second", Unit::Plain);
+    let title = "Figure 7: documents for each second of processor time";
+    let ours = over_rounds(settings, result, |round| round.ours.per_cpu_second());
+    let mut plot = Plot::groups(groups, y, title, subtitle).bars(
+        "new documents, as they come",
+        Role::Ours(0),
+        [ours],
+    );
     for (index, rival) in result.rivals.iter().enumerate() {
-        let of = over_rounds(settings, result, |r| r.rivals[index].per_cpu_second());
-        series.push(BarSeries {
-            name: rival.traits.label.to_owned(),
-            role: Role::Peer(index),
-            values: place(index + 1, bar(of)),
-        });
+        // In a group of its own.
+        let values = std::iter::repeat_n(None, index + 1).chain([of_rival(index)]);
+        plot = plot.bars(rival.traits.label, Role::Peer(index), values);
     }
-    let rows = over_rounds(settings, result, |r| r.rivals[result.goal].per_cpu_second());
-    let knee = |rows: Estimate| {
+    if let Some(rows) = of_rival(result.goal) {
         let label = format!("the paper's knee: {} of rows", paper::RATIO);
-        Reference::y(rows.median * paper::RATIO, label)
-    };
-    let references = rows.map(knee).into_iter().collect();
-    Bars {
-        title: "Figure 7: documents for each second of processor time".to_owned(),
-        subtitle: format!(
-            "As fast as it goes, {} documents of 1 KB. Batches over all documents spend this on every \
-             document of the repository in every cycle, the others on new ones alone; medians over {} \
-             rounds with 95 % intervals.",
-            grouped(settings.documents()),
-            result.rounds.len(),
-        ),
-        y: Axis::log("documents per CPU-second", Unit::Plain),
-        groups,
-        series,
-        references,
+        plot = plot.mark(Line::Y(rows.median * paper::RATIO), label);
     }
-    .svg()
+    plot.svg()
 }

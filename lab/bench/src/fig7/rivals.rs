@@ -14,13 +14,11 @@ use super::engine::Engine;
 use crate::statistics::quantile;
 use crate::system;
 
-/// Fewest cycles at each crawl rate.
 const CYCLES: usize = 3;
 /// Divisor of the repository for the size of a bulk cycle, in programs that read only new
 /// documents.
 const NEW_PART: u64 = 20;
 
-/// The purpose of measuring a rival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The goals compare ours with this rival.
@@ -35,10 +33,8 @@ pub(super) enum Purpose {
     Floor,
 }
 
-/// The properties of a rival.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Traits {
-    /// A description of its work.
     pub(super) label: &'static str,
     pub(super) purpose: Purpose,
     /// True if arrived documents stay for the next cycle. Otherwise each cycle begins with the
@@ -47,18 +43,12 @@ pub(super) struct Traits {
 }
 
 impl Traits {
-    /// True if a cycle reads the whole repository.
-    pub(super) fn goes_over_all(self) -> bool {
-        !self.keeps
-    }
-
     /// True if the rival is measured at crawl rates.
     pub(super) fn is_swept(self) -> bool {
         matches!(self.purpose, Purpose::Goal | Purpose::Peer)
     }
 }
 
-/// A batch program.
 pub(super) struct Rival {
     batch: Box<dyn Batch>,
     pub(super) traits: Traits,
@@ -70,7 +60,6 @@ pub(super) struct Rival {
     arrived: Range<u64>,
 }
 
-/// One cycle.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cycle {
     /// Number of documents that the cycle processed.
@@ -89,7 +78,6 @@ impl Cycle {
     }
 }
 
-/// The cycles at one crawl rate.
 #[derive(Debug)]
 pub(super) struct Cycled {
     pub(super) per_second: f64,
@@ -100,7 +88,6 @@ pub(super) struct Cycled {
 }
 
 impl Rival {
-    /// The row-wise batch, in a directory of its own.
     pub(super) fn rows(
         dir: &Path,
         corpus: Corpus,
@@ -108,34 +95,28 @@ impl Rival {
         threads: usize,
         files: Files,
     ) -> io::Result<Self> {
-        let batch = Box::new(RowBatch::create(dir, corpus, documents, threads, files)?);
+        let batch = RowBatch::create(dir, corpus, documents, threads, files)?;
         let (purpose, label) = match files {
             Files::New => {
                 (Purpose::Goal, "three passes over rows, bodies carried (MapReduce's way)")
             }
             Files::Over => (Purpose::Peer, "the same, over its old files"),
         };
-        let traits = Traits { label, purpose, keeps: false };
-        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
+        Ok(Self::new(batch, Traits { label, purpose, keeps: false }, corpus, documents))
     }
 
-    /// The delta batch, in a directory of its own.
     pub(super) fn delta(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
-        let batch = Box::new(DeltaBatch::create(dir, corpus, documents)?);
         let label = "batch of new documents alone, tables in memory";
         let traits = Traits { label, purpose: Purpose::Peer, keeps: true };
-        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
+        Ok(Self::new(DeltaBatch::create(dir, corpus, documents)?, traits, corpus, documents))
     }
 
-    /// The engine beneath ours, in a directory of its own.
     pub(super) fn engine(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
-        let batch = Box::new(Engine::create(dir, corpus, documents)?);
         let label = "the same cells straight into the engine, two threads";
         let traits = Traits { label, purpose: Purpose::Floor, keeps: true };
-        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
+        Ok(Self::new(Engine::create(dir, corpus, documents)?, traits, corpus, documents))
     }
 
-    /// The column engine, in a process of its own.
     pub(super) fn duckdb(engine: DuckDb, corpus: Corpus, documents: u64) -> Self {
         let spent = engine.spent();
         let cpu = Box::new(move || spent.lock().ok().map(|spent| *spent));
@@ -146,16 +127,12 @@ impl Rival {
             }
         };
         let traits = Traits { label, purpose, keeps: false };
-        Self::new(Box::new(engine), traits, cpu, corpus, documents)
+        Rival { cpu, ..Self::new(engine, traits, corpus, documents) }
     }
 
-    fn new(
-        batch: Box<dyn Batch>,
-        traits: Traits,
-        cpu: Box<dyn Fn() -> Option<Duration>>,
-        corpus: Corpus,
-        documents: u64,
-    ) -> Self {
+    /// A batch program in this process.
+    fn new(batch: impl Batch + 'static, traits: Traits, corpus: Corpus, documents: u64) -> Self {
+        let (batch, cpu) = (Box::new(batch), Box::new(system::cpu_time));
         Rival { batch, traits, cpu, corpus, documents, arrived: documents..documents }
     }
 

@@ -12,56 +12,58 @@ use super::caller::{Caller, TEN, Work};
 use super::cells::{Cells, Held, Place};
 use super::embedded::{Switches, bare, packs, raw, recorded, transactions, twice, two_phases};
 
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Fjall,
+    Packs,
+    Raw { newest_apart: bool },
+    TwoMutations,
+    Transactions(Switches, fn() -> Options),
+}
+
+const DEFAULT: Form = Form::Transactions(Switches::ALL, Options::default);
+const RECORDED: Form = Form::Transactions(Switches::ALL, recorded);
+const PAPER: Form = Form::Transactions(Switches::PAPER, || two_phases(false));
+
 /// The arms that can run alone, reads first.
-pub(crate) const ALONE: [&str; 16] = [
-    "fjall_get",
-    "raw_get",
-    "get",
-    "get_recorded",
-    "paper_faithful_get",
-    "fjall_insert",
-    "fjall_packs",
-    "raw_set_blind",
-    "raw_set",
-    "tx",
-    "tx_recorded",
-    "tx_ten",
-    "two_mutations",
-    "two_phases",
-    "with_memory",
-    "paper_faithful",
+const ARMS: [(&str, Form, Work); 16] = [
+    ("fjall_get", Form::Fjall, Work::Get),
+    ("raw_get", Form::Raw { newest_apart: true }, Work::Get),
+    ("get", DEFAULT, Work::Get),
+    ("get_recorded", RECORDED, Work::Get),
+    ("paper_faithful_get", PAPER, Work::Get),
+    ("fjall_insert", Form::Fjall, Work::Set),
+    ("fjall_packs", Form::Packs, Work::Set),
+    ("raw_set_blind", Form::Raw { newest_apart: false }, Work::Set),
+    ("raw_set", Form::Raw { newest_apart: true }, Work::Set),
+    ("tx", DEFAULT, Work::Set),
+    ("tx_recorded", RECORDED, Work::Set),
+    ("tx_ten", DEFAULT, Work::SetTen),
+    ("two_mutations", Form::TwoMutations, Work::Set),
+    ("two_phases", Form::Transactions(Switches::ALL, || two_phases(true)), Work::Set),
+    ("with_memory", Form::Transactions(Switches::ALL, || two_phases(false)), Work::Set),
+    ("paper_faithful", PAPER, Work::Set),
 ];
 
-/// The place of an arm's cells, in an empty directory, and the arm's operation.
-async fn arm(name: &str, dir: &Path) -> anyhow::Result<(Place, Work)> {
-    let sets_raw =
-        async |newest_apart| raw(&*Switches::ALL.open(dir)?, "cells", newest_apart).await;
-    let in_transactions = async |switches: Switches, options: Options| {
-        let db = Percolator::over(switches.open(dir)?, options.clone()).await?;
-        transactions(&db, options, "cells").await
-    };
-    let by_default = || in_transactions(Switches::ALL, Options::default());
-    let with_recorder = || in_transactions(Switches::ALL, recorded());
-    let paper = || in_transactions(Switches::PAPER, two_phases(false));
-    Ok(match name {
-        "fjall_get" => (bare(dir, false)?, Work::Get),
-        "raw_get" => (sets_raw(true).await?, Work::Get),
-        "get" => (by_default().await?, Work::Get),
-        "get_recorded" => (with_recorder().await?, Work::Get),
-        "paper_faithful_get" => (paper().await?, Work::Get),
-        "fjall_insert" => (bare(dir, false)?, Work::Set),
-        "fjall_packs" => (packs(dir)?, Work::Set),
-        "raw_set_blind" => (sets_raw(false).await?, Work::Set),
-        "raw_set" => (sets_raw(true).await?, Work::Set),
-        "tx" => (by_default().await?, Work::Set),
-        "tx_recorded" => (with_recorder().await?, Work::Set),
-        "tx_ten" => (by_default().await?, Work::SetTen),
-        "two_mutations" => (twice(&*Switches::ALL.open(dir)?, "cells").await?, Work::Set),
-        "two_phases" => (in_transactions(Switches::ALL, two_phases(true)).await?, Work::Set),
-        "with_memory" => (in_transactions(Switches::ALL, two_phases(false)).await?, Work::Set),
-        "paper_faithful" => (paper().await?, Work::Set),
-        other => anyhow::bail!("there is no arm {other}; choose from {}", ALONE.join(", ")),
-    })
+pub(crate) fn alone_names() -> impl Iterator<Item = &'static str> {
+    ARMS.into_iter().map(|(name, ..)| name)
+}
+
+impl Form {
+    async fn open(self, dir: &Path) -> anyhow::Result<Place> {
+        match self {
+            Form::Fjall => bare(dir, false),
+            Form::Packs => packs(dir),
+            Form::Raw { newest_apart } => {
+                raw(&*Switches::ALL.open(dir)?, "cells", newest_apart).await
+            }
+            Form::TwoMutations => twice(&*Switches::ALL.open(dir)?, "cells").await,
+            Form::Transactions(switches, options) => {
+                let db = Percolator::over(switches.open(dir)?, options()).await?;
+                transactions(&db, options(), "cells").await
+            }
+        }
+    }
 }
 
 /// Loads cells and does operations, and reads every cell at the end. Returns the number of
@@ -74,15 +76,19 @@ pub(crate) async fn alone(
     seed: u64,
 ) -> anyhow::Result<u64> {
     anyhow::ensure!(cells >= TEN, "{cells} cells; give {TEN} or more");
-    let (place, work) = arm(name, dir).await?;
+    let Some((_, form, work)) = ARMS.into_iter().find(|(known, ..)| *known == name) else {
+        let known: Vec<&str> = alone_names().collect();
+        anyhow::bail!("there is no arm {name}; choose from {}", known.join(", "))
+    };
+    let place = form.open(dir).await?;
     let mut random = SmallRng::seed_from_u64(seed);
     let cells = Cells::new(place, &Cells::keys(cells));
     cells.load(&mut random).await?;
     let cells = Arc::new(cells);
     let held = Held::default();
-    let mut caller = Caller { cells: cells.clone(), number: 0, of: 1, random, held };
+    let mut caller = Caller { cells: cells.clone(), work, number: 0, of: 1, done: 0, random, held };
     for _ in 0..operations / work.counts() {
-        caller.one(work).await?;
+        caller.one().await?;
     }
     cells.check_all().await?;
     Ok(cells.wrong())
@@ -94,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_arm_that_can_be_alone_works() {
-        for name in ALONE {
+        for name in alone_names() {
             let dir = tempfile::tempdir().unwrap();
             let wrong = alone(name, &dir.path().join("data"), TEN, 20, 1).await.unwrap();
             assert_eq!(wrong, 0, "{name}");

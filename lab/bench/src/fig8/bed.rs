@@ -21,12 +21,11 @@ use super::remote::{self, Emulator};
 use super::{Beside, Fig8};
 use crate::Turns;
 use crate::server::Server;
-use crate::turns::{Others, Start};
+use crate::turns::{Others, go_on};
 
 /// Most cells where loading each takes a request of its own.
 pub(super) const FEWER_CELLS_MAX: usize = 10_000;
 
-/// The repeated operation of a turn.
 pub(super) struct Arm {
     pub(super) name: &'static str,
     pub(super) operation: &'static str,
@@ -36,7 +35,6 @@ pub(super) struct Arm {
     beside: Option<Beside>,
 }
 
-/// All copies and arms, with their servers.
 pub(super) struct Bed {
     pub(super) arms: Vec<Arm>,
     /// The parts that were left out, each with the remedy.
@@ -52,13 +50,12 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    /// Creates and loads everything; `None` after Ctrl-C.
     pub(super) async fn create(
         context: &Context,
         settings: &Fig8,
         turns: Turns,
         dir: &Path,
-    ) -> anyhow::Result<Option<Bed>> {
+    ) -> anyhow::Result<Bed> {
         let progress = Progress::new(context.out.quiet, None);
         let mut bed = Bed {
             arms: Vec::new(),
@@ -73,9 +70,7 @@ impl Bed {
         };
         let with = |beside| !settings.without.contains(&beside);
         for part in 0..6 {
-            if context.interrupt.requested() {
-                return Ok(None);
-            }
+            go_on(context)?;
             progress.say(part, &format!("loading, {} of 6", part + 1));
             match part {
                 0 => bed.buffered(dir).await?,
@@ -87,7 +82,7 @@ impl Bed {
                 _ => {}
             }
         }
-        Ok(Some(bed))
+        Ok(bed)
     }
 
     /// Every copy once.
@@ -101,15 +96,15 @@ impl Bed {
         copies.into_iter().map(|cells| &**cells).collect()
     }
 
-    /// Starts an arm's turn.
-    pub(super) fn start(&self, arm: &Arm) -> Start<'_> {
-        Start::beside(match (arm.beside, &self.server, &self.emulator) {
+    /// The processes beside this one that work for an arm.
+    pub(super) fn others(&self, arm: &Arm) -> Others<'_> {
+        match (arm.beside, &self.server, &self.emulator) {
             (Some(Beside::Server), Some(server), _) => Others::Server(server),
             (Some(Beside::Emulator), _, Some(Emulator::Started(server))) => Others::Server(server),
             (Some(Beside::Emulator), _, _) => Others::Unknown,
             (Some(Beside::Postgres), _, _) => Others::Descendants,
             _ => Others::Nobody,
-        })
+        }
     }
 
     async fn copy(&mut self, place: Place) -> anyhow::Result<Arc<Cells>> {
@@ -125,13 +120,11 @@ impl Bed {
         Ok(Arc::new(cells))
     }
 
-    /// Adds an arm with one caller.
     fn arm(&mut self, name: &'static str, cells: &Arc<Cells>, work: Work, operation: &'static str) {
         let cells = cells.clone();
         self.arms.push(Arm { name, operation, work, callers: 1, cells, beside: None });
     }
 
-    /// Adds an arm with many callers.
     fn many(
         &mut self,
         name: &'static str,
@@ -269,7 +262,6 @@ impl Bed {
         Ok(())
     }
 
-    /// Adds the arms of our server, in a process of its own.
     async fn served(&mut self) -> anyhow::Result<()> {
         let server = Server::start("table", &["--durability", "buffered"])?;
         let tables = remote::tables(server.address()).await?;

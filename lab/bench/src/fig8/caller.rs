@@ -1,13 +1,12 @@
 //! Implements a caller that repeatedly reads or writes cells.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rand::Rng;
 use rand::rngs::SmallRng;
 
 use super::cells::{Cells, Held};
-use crate::turns::nanos;
+use crate::callers::AsyncCaller;
 
 /// Most cells. At the end the benchmark checks that they stayed in memory.
 pub(crate) const CELLS_MAX: usize = 1_000_000;
@@ -16,9 +15,8 @@ pub(crate) const CELLS_MAX: usize = 1_000_000;
 pub(crate) const TEN: usize = 10;
 
 /// Operations of one of many callers before others run.
-pub(super) const YIELD_EVERY: usize = 16;
+const YIELD_EVERY: usize = 16;
 
-/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     Get,
@@ -39,47 +37,36 @@ impl Work {
 /// A caller that works on cells of its own.
 pub(super) struct Caller {
     pub(super) cells: Arc<Cells>,
+    pub(super) work: Work,
     pub(super) number: usize,
     /// Number of callers that share the cells.
     pub(super) of: usize,
+    pub(super) done: usize,
     pub(super) random: SmallRng,
     pub(super) held: Held,
 }
 
-impl Caller {
-    /// Works on random cells for this long. One reading of the clock ends an operation and
-    /// begins the next, which includes the drawing of the cell.
-    pub(super) async fn call(
-        &mut self,
-        work: Work,
-        since: Instant,
-        length: Duration,
-        mut record: impl FnMut(u64),
-    ) -> anyhow::Result<()> {
-        let (mut last, mut done) = (since.elapsed(), 0_usize);
-        while last < length {
-            done += 1;
-            if self.of > 1 && done.is_multiple_of(YIELD_EVERY) {
-                // Gets of a store in this process never wait, so without this no other caller
-                // would run.
-                tokio::task::yield_now().await;
-                last = since.elapsed();
-            }
-            self.one(work).await?;
-            let now = since.elapsed();
-            record(nanos(now - last));
-            last = now;
-        }
-        Ok(())
+impl AsyncCaller for Caller {
+    /// Does one operation on random cells, which includes the drawing of the cells.
+    async fn attempt(&mut self) -> anyhow::Result<bool> {
+        self.done += 1;
+        self.one().await?;
+        Ok(true)
     }
 
-    /// Does one operation on random cells.
-    pub(super) async fn one(&mut self, work: Work) -> anyhow::Result<()> {
+    /// Gets of a store in this process never wait, so without this no other caller would run.
+    fn gives_way(&self) -> bool {
+        self.of > 1 && (self.done + 1).is_multiple_of(YIELD_EVERY)
+    }
+}
+
+impl Caller {
+    pub(super) async fn one(&mut self) -> anyhow::Result<()> {
         let own = self.cells.len() / self.of;
         let first = self.random.random_range(0..own);
         let cell = |drawn: usize| self.number + self.of * (drawn % own);
         let at = cell(first);
-        match work {
+        match self.work {
             Work::Get => self.cells.get(at, self.number, &mut self.held).await,
             Work::SnapshotGet => self.cells.snapshot_get(at).await,
             Work::BeginGet => self.cells.begin_get(at).await,

@@ -16,7 +16,6 @@ use rand::rngs::SmallRng;
 use super::postgres::Rows;
 use crate::micro::bed::{self, AT_ONCE, COLUMN, NEWEST, QUALIFIER, VALUE_BYTES, is_value, key};
 
-/// The family of cells that imitate locks.
 pub(super) const LOCKS: Family = Family::from_static("locks");
 /// The family of raw cells, with all versions together.
 pub(super) const VERSIONS: Family = Family::from_static("versions");
@@ -26,8 +25,11 @@ const STAMP_BYTES: usize = 8;
 
 /// The place of the cells, and the way to reach them.
 pub(super) enum Place {
-    /// A keyspace of the bare engine.
-    Fjall { db: fjall::Database, keyspace: fjall::Keyspace, sync: bool },
+    Fjall {
+        db: fjall::Database,
+        keyspace: fjall::Keyspace,
+        sync: bool,
+    },
     /// Keyspaces of the bare engine with the writes of our raw table. One holds the newest
     /// versions of a cell together, the other the versions that no longer fit there.
     Packs {
@@ -50,20 +52,24 @@ pub(super) enum Place {
         sync: bool,
     },
     /// A table of the store beneath the transactions, and its family.
-    Raw { table: Arc<dyn bigtable::Table>, family: Family },
+    Raw {
+        table: Arc<dyn bigtable::Table>,
+        family: Family,
+    },
     /// The same, where each write is two mutations: those of a transaction's two phases.
-    Twice { table: Arc<dyn bigtable::Table> },
-    /// A table with transactions.
-    Percolator { client: Client, table: percolator::Table },
-    /// A table of PostgreSQL.
+    Twice {
+        table: Arc<dyn bigtable::Table>,
+    },
+    Percolator {
+        client: Client,
+        table: percolator::Table,
+    },
     Postgres(Rows),
 }
 
-/// A copy of the cells.
 pub(super) struct Cells {
     place: Place,
     keys: Arc<Vec<RowKey>>,
-    /// Number of writes of each cell.
     written: Arc<Vec<AtomicU64>>,
     /// Reads that returned something other than the last write.
     wrong: AtomicU64,
@@ -112,7 +118,6 @@ impl Cells {
         Cells { place, keys, written, wrong: AtomicU64::new(0) }
     }
 
-    /// Keys for this many cells.
     pub(super) fn keys(count: usize) -> Arc<Vec<RowKey>> {
         Arc::new((0..count).map(key).collect())
     }
@@ -182,7 +187,6 @@ impl Cells {
         Ok(())
     }
 
-    /// The next value of a cell.
     fn value(&self, cell: usize, random: &mut SmallRng) -> [u8; VALUE_BYTES] {
         let written = self.written[cell].fetch_add(1, Ordering::Relaxed) + 1;
         let mut value = [0; VALUE_BYTES];
@@ -214,31 +218,27 @@ impl Cells {
         caller: usize,
         held: &mut Held,
     ) -> anyhow::Result<()> {
-        let key = &self.keys[cell];
-        match &self.place {
-            Place::Fjall { keyspace, .. } => {
-                self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
-            }
-            Place::Packs { newest, .. } => {
-                let pack = newest.get(key.as_bytes())?;
-                self.check(cell, pack.as_ref().and_then(|pack| pack.get(..VALUE_BYTES)));
-            }
-            Place::Optimistic { keyspace, .. } => {
-                self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
-            }
-            Place::SingleWriter { keyspace, .. } => {
-                self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
-            }
-            Place::Raw { table, family } => self.get_raw(&**table, family, cell).await?,
-            Place::Twice { table } => self.get_raw(&**table, &NEWEST, cell).await?,
+        let key = self.keys[cell].as_bytes();
+        let found = match &self.place {
+            Place::Fjall { keyspace, .. } => keyspace.get(key)?,
+            Place::Packs { newest, .. } => newest.get(key)?,
+            Place::Optimistic { keyspace, .. } => keyspace.get(key)?,
+            Place::SingleWriter { keyspace, .. } => keyspace.get(key)?,
+            Place::Raw { table, family } => return self.get_raw(&**table, family, cell).await,
+            Place::Twice { table } => return self.get_raw(&**table, &NEWEST, cell).await,
             Place::Percolator { client, table } => {
                 let snapshot = held.snapshot(client).await?;
-                self.check(cell, snapshot.get(table, key, &COLUMN).await?.as_deref());
+                let found = snapshot.get(table, &self.keys[cell], &COLUMN).await?;
+                self.check(cell, found.as_deref());
+                return Ok(());
             }
             Place::Postgres(rows) => {
-                self.check(cell, rows.get(caller, key.as_bytes()).await?.as_deref());
+                self.check(cell, rows.get(caller, key).await?.as_deref());
+                return Ok(());
             }
-        }
+        };
+        // A pack begins with the newest value.
+        self.check(cell, found.as_ref().and_then(|found| found.get(..VALUE_BYTES)));
         Ok(())
     }
 
@@ -254,12 +254,10 @@ impl Cells {
         Ok(())
     }
 
-    /// Takes a snapshot, and reads a cell at it.
     pub(super) async fn snapshot_get(&self, cell: usize) -> anyhow::Result<()> {
         self.get(cell, 0, &mut Held::default()).await
     }
 
-    /// Begins a transaction, and reads a cell in it.
     pub(super) async fn begin_get(&self, cell: usize) -> anyhow::Result<()> {
         let Place::Percolator { client, table } = &self.place else {
             anyhow::bail!("there are no transactions to begin")
@@ -358,7 +356,6 @@ impl Cells {
         Ok(())
     }
 
-    /// Reads every cell.
     pub(super) async fn check_all(&self) -> anyhow::Result<()> {
         let mut held = Held::default();
         for cell in 0..self.len() {

@@ -36,7 +36,6 @@ pub(super) const CACHE_BYTES: u64 = 128 << 20;
 /// were all cached.
 const RECENT_BYTES: usize = 256 << 20;
 
-/// The optimisations of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Switches {
     pub(super) sync: bool,
@@ -54,7 +53,6 @@ impl Switches {
     pub(super) const PAPER: Switches =
         Switches { sync: false, newest_apart: false, remembers: false, groups: true };
 
-    /// Opens a new store.
     pub(super) fn open(self, dir: &Path) -> Result<Arc<dyn Store>> {
         let all = bigtable_fjall::Options {
             durability: if self.sync { Durability::Sync } else { Durability::Buffered },
@@ -83,12 +81,10 @@ pub(super) fn two_phases(short_values: bool) -> Options {
     }
 }
 
-/// A client with a console's recorder.
 pub(super) fn recorded() -> Options {
     Options { watch: Some(Arc::new(percolator_console::Recorder::new())), ..Options::default() }
 }
 
-/// A client that leaves a trace of each transaction.
 pub(super) fn traced() -> Options {
     Options { trace: Sampling::All, ..Options::default() }
 }
@@ -104,7 +100,6 @@ pub(super) async fn transactions(
     Ok(Place::Percolator { client, table })
 }
 
-/// Opens a table of the store beneath.
 pub(super) async fn raw(
     store: &dyn Store,
     name: &str,
@@ -128,7 +123,6 @@ pub(super) async fn twice(store: &dyn Store, name: &str) -> anyhow::Result<Place
     Ok(Place::Twice { table })
 }
 
-/// Opens a keyspace of the bare engine.
 pub(super) fn bare(dir: &Path, sync: bool) -> anyhow::Result<Place> {
     let db = fjall::Database::builder(dir).cache_size(CACHE_BYTES).open()?;
     let keyspace = db.keyspace("cells", buffered)?;

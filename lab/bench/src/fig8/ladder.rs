@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::embedded::{Switches, two_phases};
 use crate::spy::{Operations, Spy};
 
-/// Number of counted transactions.
 const COUNTED: u64 = 64;
 
 /// A step of the ladder: an arm, and the optimisation that it adds to the one before.
@@ -40,7 +39,6 @@ const FORMS: [Form; 5] = [
     ("tx", "both phases in one step", Switches::ALL, false, true),
 ];
 
-/// Counts the store operations of transactions in each form.
 pub(super) async fn count(dir: &Path) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::with_capacity(FORMS.len());
     for (arm, gains, switches, phases, short_values) in FORMS {

@@ -16,7 +16,6 @@ use crate::server::Server;
 const SDK: &str = "/usr/lib/google-cloud-sdk";
 const IN_SDK: &str = "platform/bigtable-emulator/cbtemulator";
 
-/// The remedy if there is no emulator.
 const NO_EMULATOR: &str = "Google's emulator: no program cbtemulator; install \
     google-cloud-cli-bigtable-emulator, or name the program with --emulator or CBTEMULATOR, or a running \
     one with BIGTABLE_EMULATOR_HOST";
@@ -33,13 +32,10 @@ impl Emulator {
     /// Starts the emulator that is named or found, unless one runs. Otherwise returns the
     /// remedy.
     pub(super) fn start(named: Option<&Path>) -> anyhow::Result<Result<Self, String>> {
-        if let Some(program) = named {
-            return Ok(Ok(Emulator::Started(Server::emulator(program)?)));
-        }
-        if let Ok(running) = std::env::var("BIGTABLE_EMULATOR_HOST") {
+        if let (None, Ok(running)) = (named, std::env::var("BIGTABLE_EMULATOR_HOST")) {
             return Ok(Ok(Emulator::Running(running)));
         }
-        match found() {
+        match named.map(Path::to_owned).or_else(found) {
             Some(program) => Ok(Ok(Emulator::Started(Server::emulator(&program)?))),
             None => Ok(Err(NO_EMULATOR.to_owned())),
         }
@@ -53,7 +49,6 @@ impl Emulator {
     }
 }
 
-/// Finds an emulator on the path or in the Cloud SDK.
 fn found() -> Option<PathBuf> {
     let named = std::env::var_os("CBTEMULATOR").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

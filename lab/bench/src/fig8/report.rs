@@ -8,8 +8,9 @@ use super::bed::FEWER_CELLS_MAX;
 use super::embedded::CACHE_BYTES;
 use super::{Check, Fig8, Outcome};
 use crate::micro::bed::{KEY_BYTES, VALUE_BYTES};
-use crate::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
+use crate::plot::{Axis, Plot, Role, Unit};
 use crate::report::{Of, Report, Row, arm, figures, own, rate};
+use crate::statistics::Estimate;
 use crate::turns::Turn;
 
 /// The paper's Figure 8: Percolator's rate over Bigtable's.
@@ -95,7 +96,20 @@ const READ_CALLS_MAX: f64 = 0.05;
 /// Allowance per turn for the system calls of counting itself.
 const READ_CALLS_TO_COUNT: f64 = 10.0;
 
-/// The file operations of arms, and the arms for which each is reported.
+/// The bars of the plot: the name of each, and the arms that read and write.
+const PLOTTED: [(&str, Role, [&str; 2]); 6] = [
+    ("raw", Role::Peer(0), ["raw_get", "raw_set"]),
+    ("Percolator", Role::Ours(0), ["get", "tx"]),
+    ("Percolator in two phases", Role::Ours(1), ["", "two_phases"]),
+    ("Percolator in the paper's form", Role::Ours(2), ["paper_faithful_get", "paper_faithful"]),
+    (
+        "fjall: get, and its optimistic transaction",
+        Role::Peer(1),
+        ["fjall_get", "fjall_optimistic"],
+    ),
+    ("PostgreSQL", Role::Peer(2), ["postgres_get", "postgres_update"]),
+];
+
 const ASKED: [(&str, [&str; 6], Of); 3] = [
     (": system calls that read, each", READERS, |turn| {
         Some(turn.io?.read_calls as f64 / turn.operations as f64)
@@ -118,7 +132,6 @@ fn is_uncached(turns: &[Turn]) -> bool {
     turns.iter().filter(reads_files).count() * 2 > turns.len()
 }
 
-/// The reasons why the figures are void.
 fn broken(outcome: &Outcome) -> Vec<String> {
     let mut broken = Vec::new();
     if outcome.check.wrong > 0 {
@@ -166,7 +179,6 @@ pub(super) fn report(settings: &Fig8, outcome: &Outcome) -> Report {
         .plot("fig8.svg", plot(cells, outcome))
 }
 
-/// The plot, in the paper's form.
 fn plot(cells: usize, outcome: &Outcome) -> String {
     let Outcome { turns, arms, .. } = outcome;
     let rate_of = |name: &str| {
@@ -179,45 +191,22 @@ fn plot(cells: usize, outcome: &Outcome) -> String {
         let ratio = median.map_or("?".to_owned(), |median| format!("{median:.2}"));
         format!("{name}: {ratio} of raw")
     };
-    let share = |name: &str, share: f64| rate_of(name).map(|rate| Column::of(rate * share));
-    let series = |name: &str, role, [read, write]: [&str; 2]| BarSeries {
-        name: name.to_owned(),
-        role,
-        values: vec![share(read, 1.0), share(write, 1.0)],
-    };
-    Bars {
-        title: "Figure 8: single cells, transactional and raw".into(),
-        subtitle: format!(
-            "{} cells of {KEY_BYTES} + {VALUE_BYTES} bytes at random, all cached, one caller, buffered. \
-             The paper's bars are its own shares of our raw rates: {PAPER_READ} and {PAPER_WRITE}.",
-            grouped(cells as u64)
-        ),
-        y: Axis::linear("operations a second", Unit::Plain),
-        groups: vec![group("Read/s", "get", "raw_get"), group("Write/s", "tx", "raw_set")],
-        series: vec![
-            series("raw", Role::Peer(0), ["raw_get", "raw_set"]),
-            series("Percolator", Role::Ours(0), ["get", "tx"]),
-            series("Percolator in two phases", Role::Ours(1), ["", "two_phases"]),
-            series(
-                "Percolator in the paper's form",
-                Role::Ours(2),
-                ["paper_faithful_get", "paper_faithful"],
-            ),
-            series(
-                "fjall: get, and its optimistic transaction",
-                Role::Peer(1),
-                ["fjall_get", "fjall_optimistic"],
-            ),
-            series("PostgreSQL", Role::Peer(2), ["postgres_get", "postgres_update"]),
-            BarSeries {
-                name: "the paper's share of raw".to_owned(),
-                role: Role::Paper(0),
-                values: vec![share("raw_get", PAPER_READ), share("raw_set", PAPER_WRITE)],
-            },
-        ],
-        references: Vec::new(),
+    let share = |name: &str, share: f64| rate_of(name).map(|rate| Estimate::alone(rate * share));
+    let rates = |names: [&str; 2]| names.map(|name| share(name, 1.0));
+    let subtitle = format!(
+        "{} cells of {KEY_BYTES} + {VALUE_BYTES} bytes at random, all cached, one caller, buffered. \
+         The paper's bars are its own shares of our raw rates: {PAPER_READ} and {PAPER_WRITE}.",
+        grouped(cells as u64)
+    );
+    let groups = [group("Read/s", "get", "raw_get"), group("Write/s", "tx", "raw_set")];
+    let y = Axis::linear("operations a second", Unit::Plain);
+    let papers = [share("raw_get", PAPER_READ), share("raw_set", PAPER_WRITE)];
+    let mut plot =
+        Plot::groups(groups, y, "Figure 8: single cells, transactional and raw", subtitle);
+    for (name, role, arms) in PLOTTED {
+        plot = plot.bars(name, role, rates(arms));
     }
-    .svg()
+    plot.bars("the paper's share of raw", Role::Paper(0), papers).svg()
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
-//! Computes the figures of `percolator-bench fig9`.
+//! Computes the figures of `percolator-bench fig9`, and its plot: Trade-Results a second over
+//! cores, on the paper's axes.
 
+use percolator_cli::output::grouped;
 use serde_json::{Value, json};
 
+use crate::plot::{Axis, Plot, Point, Role, Unit};
 use crate::report::{Bar, Figure, Report};
 use crate::statistics::Estimate;
 
-use super::{Arm, Fig9, Outcome, Store, Stored, chart, sent_late};
+use super::{Arm, Fig9, Outcome, Store, Stored, sent_late};
 
 const NOTE: &str =
     "a TPC-E-like workload; the results are not comparable with published TPC-E results";
 
 /// The points of the paper's Figure 9: cores, Trade-Results a second. Read off the figure.
-pub(super) const PAPER: [(u64, u64); 4] =
-    [(676, 541), (1_270, 1_117), (6_595, 5_586), (15_000, 11_200)];
+const PAPER: [(u64, u64); 4] = [(676, 541), (1_270, 1_117), (6_595, 5_586), (15_000, 11_200)];
 
-/// Takes a number from a block.
 type Rate = fn(&Value) -> Option<f64>;
 
 fn over(block: &Value, above: &str, below: &str) -> Option<f64> {
@@ -25,7 +26,7 @@ pub(super) fn transactions_per_s(block: &Value) -> Option<f64> {
     over(block, "transactions", "seconds")
 }
 
-pub(super) fn trade_results_per_s(block: &Value) -> Option<f64> {
+fn trade_results_per_s(block: &Value) -> Option<f64> {
     over(block, "trade_results", "seconds")
 }
 
@@ -37,7 +38,7 @@ fn trade_results_per_cpu_s(block: &Value) -> Option<f64> {
     over(block, "trade_results", "cpu_seconds")
 }
 
-pub(super) fn cores_used(block: &Value) -> Option<f64> {
+fn cores_used(block: &Value) -> Option<f64> {
     over(block, "cpu_seconds", "seconds")
 }
 
@@ -90,8 +91,6 @@ fn estimate(outcome: &Outcome, seed: u64, arms: [(Store, usize); 2], of: Rate) -
 pub(super) fn report(settings: &Fig9, scale: tpce::Scale, outcome: &Outcome) -> Report {
     let seed = settings.common.seed;
     let arms = outcome.arms.iter().map(|arm| arm_json(settings, outcome, arm));
-    let points = outcome.arms.iter().filter_map(|arm| point(seed, arm));
-    let paper = PAPER.map(|(cores, tps)| json!({ "cores": cores, "trade_results_per_s": tps }));
     let about = json!({
         "customers": settings.customers(),
         "trades_before": scale.trades(),
@@ -117,19 +116,13 @@ pub(super) fn report(settings: &Fig9, scale: tpce::Scale, outcome: &Outcome) -> 
         "stores": outcome.stores.iter().map(stored_json).collect::<Vec<_>>(),
         "open_loops": higher_json(outcome),
         "ratios": all.collect::<Vec<_>>(),
-        "plot": {
-            "x": "cores used",
-            "y": "Trade-Results a second",
-            "points": points.collect::<Vec<_>>(),
-            "paper": paper,
-        },
         "left_out": outcome.missing,
     });
     let void = outcome.void().map(|(what, help)| (what, help.to_owned()));
     Report::new("fig9", about, figures.collect())
         .with_all(own)
         .check(Value::Null, void)
-        .plot("fig9.svg", chart::chart(settings, outcome).svg())
+        .plot("fig9.svg", plot(settings, outcome).svg())
 }
 
 fn estimate_json(estimate: Option<Estimate>) -> Value {
@@ -182,12 +175,46 @@ fn higher_json(outcome: &Outcome) -> Vec<Value> {
     outcome.stores.iter().flat_map(of).collect()
 }
 
-/// A point of the figure.
-fn point(seed: u64, arm: &Arm) -> Option<Value> {
-    let median = |rate: Rate| Some(Estimate::of(&arm.each(rate), seed)?.median);
-    Some(json!({
-        "arm": arm.name(),
-        "cores_used": median(cores_used)?,
-        "trade_results_per_s": median(trade_results_per_s)?,
-    }))
+impl Store {
+    /// The store's name in the plot, and its role there.
+    fn legend(self) -> (&'static str, Role) {
+        match self {
+            Store::Embedded => ("embedded, on one core and on two", Role::Ours(0)),
+            Store::Small => ("embedded, an eighth of the customers", Role::Ours(1)),
+            Store::Rpc => ("over RPC", Role::Ours(2)),
+            Store::Postgres => ("PostgreSQL, functions in PL/pgSQL", Role::Peer(0)),
+        }
+    }
+}
+
+/// Draws the plot. The paper's points lie at thousands of cores, so both axes are logarithmic,
+/// as in the paper.
+fn plot(settings: &Fig9, outcome: &Outcome) -> Plot {
+    let paper = PAPER.map(|(cores, rate)| Point::at(cores as f64, rate as f64));
+    let subtitle = format!(
+        "TPC-E-like, {} customers, durability buffered; cores are the processor time of all processes by \
+         time. Not comparable with published TPC-E results",
+        grouped(settings.customers()),
+    );
+    let x = Axis::log("cores", Unit::Plain);
+    let y = Axis::log("Trade-Results a second", Unit::Plain);
+    let plot = Plot::over(x, y, "Figure 9: Trade-Results a second over cores", subtitle);
+    let mut plot = plot.dashed("Percolator, 2010", Role::Paper(0), paper.to_vec());
+    for stored in &outcome.stores {
+        let arms = outcome.arms.iter().filter(|arm| arm.store == stored.store);
+        let points: Vec<Point> = arms.filter_map(|arm| point(settings.common.seed, arm)).collect();
+        let (name, role) = stored.store.legend();
+        plot = match points.len() {
+            2.. => plot.line(name, role, points),
+            _ => plot.points(name, role, points),
+        };
+    }
+    plot
+}
+
+/// The point of an arm; `None` if processor time cannot be measured.
+fn point(seed: u64, arm: &Arm) -> Option<Point> {
+    let rate = Estimate::of(&arm.each(trade_results_per_s), seed)?;
+    let cores = Estimate::of(&arm.each(cores_used), seed)?;
+    Some(Point::of(cores.median, rate))
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
+use clap::ValueEnum;
 use percolator::cluster::Cluster;
 use percolator::{Durability, OpenOptions, Percolator};
 use serde_json::{Value, json};
@@ -28,10 +29,44 @@ use crate::server::{ANY_PORT, Server};
 use crate::system::{Spent, descendants_cpu};
 use crate::turns::histogram;
 
-use super::store::Store;
-
 /// Memory for blocks of the embedded store. PostgreSQL has four times as much.
 const CACHE_BYTES: u64 = 128 << 20;
+
+/// Divisor for the customers of the smaller brokerage, which shows the effect of size.
+const SMALLER: u64 = 8;
+
+/// A store that is driven by a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Store {
+    /// In the driver's own process.
+    Embedded,
+    /// The same, with an eighth of the customers.
+    Small,
+    /// Served by other processes.
+    Rpc,
+    /// PostgreSQL.
+    Postgres,
+}
+
+impl Store {
+    pub(super) const ALL: [Store; 4] = [Store::Embedded, Store::Small, Store::Rpc, Store::Postgres];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Store::Embedded => "embedded",
+            Store::Small => "small",
+            Store::Rpc => "rpc",
+            Store::Postgres => "postgres",
+        }
+    }
+
+    pub(super) fn customers(self, all: u64) -> u64 {
+        match self {
+            Store::Small => (all / SMALLER).max(tpce::CUSTOMERS_MIN),
+            _ => all,
+        }
+    }
+}
 
 /// A brokerage in a store, with the processes that serve it.
 struct Bed {
@@ -121,7 +156,6 @@ async fn load(store: Store, scale: Scale, data: &Path) -> anyhow::Result<Bed> {
     Ok(Bed { exchange, _servers: servers, _postgres: postgres })
 }
 
-/// The results of a block.
 fn block(report: &Report, spent: &Spent) -> Value {
     json!({
         "seconds": report.elapsed.as_secs_f64(),
@@ -133,7 +167,6 @@ fn block(report: &Report, spent: &Spent) -> Value {
     })
 }
 
-/// The results of an open loop.
 fn open(report: &Report, rate: f64, spent: &Spent) -> anyhow::Result<Value> {
     let mut answer = block(report, spent);
     let late = |quantile| report.lateness.value_at_quantile(quantile) as f64 / 1e6;

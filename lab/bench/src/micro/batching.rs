@@ -24,8 +24,8 @@ use serde_json::json;
 use super::bed::{COLUMN, cell, key, number};
 use crate::callers::{AsyncCaller, call, committed};
 use crate::fig8::CELLS_MAX;
-use crate::flags::{Benchmark, Common, Measure, within};
-use crate::plot::{Axis, BarSeries, Bars, Role, Unit};
+use crate::flags::{Measure, within};
+use crate::plot::{Axis, Plot, Role, Unit};
 use crate::report::{Condition, PLEASE_REPORT, Report, Row, arm, figures, own, p50, rate, ratio};
 use crate::server::Server;
 use crate::statistics::Estimate;
@@ -58,7 +58,7 @@ const REQUESTS: f64 = 0.25;
   percolator-bench micro batching --callers 1000 --json")]
 pub(crate) struct Batching {
     #[command(flatten)]
-    measure: Measure,
+    pub(crate) measure: Measure,
     /// The number of callers of the client.
     #[arg(long, value_name = "N", default_value_t = 256)]
     callers: usize,
@@ -115,7 +115,6 @@ impl Waiting {
     }
 }
 
-/// A caller that adds one to a random cell.
 struct Adder {
     client: Client,
     table: Table,
@@ -137,12 +136,8 @@ impl AsyncCaller for Adder {
     }
 }
 
-impl Benchmark for Batching {
-    fn common(&self) -> &Common {
-        &self.measure.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Batching {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         let Batching { callers, cells, .. } = *self;
         within("callers", callers, 1..=10_000)?;
         within("cells", cells, 1..=CELLS_MAX)?;
@@ -164,7 +159,7 @@ impl Benchmark for Batching {
             Ok(block)
         };
         let arms = ARMS.map(|(name, _, operation)| (name, operation));
-        let Some(arms) = turns.measure(context, arms, turn).await? else { return Ok(None) };
+        let arms = turns.measure(context, arms, turn).await?;
         let held = sum(&db, cells).await?;
         let found = format!("{committed} commits, {held} counted");
         let condition = Condition::new("every commit took effect once", held == committed, found);
@@ -177,7 +172,7 @@ impl Benchmark for Batching {
         let figures = figures(turns, &arms, &rows());
         let report = Report::of_arms("batching", settings, turns, &arms, figures);
         let plot = plot(callers, turns.seed, &arms);
-        Ok(Some(report.conditions(&[condition], PLEASE_REPORT).plot("batching.svg", plot)))
+        Ok(report.conditions(&[condition], PLEASE_REPORT).plot("batching.svg", plot))
     }
 }
 
@@ -199,7 +194,6 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The sum of all cells.
 async fn sum(db: &Percolator, cells: usize) -> anyhow::Result<u64> {
     let table = db.table("cells").await?;
     let snapshot = db.snapshot().await?;
@@ -214,30 +208,22 @@ async fn sum(db: &Percolator, cells: usize) -> anyhow::Result<u64> {
     Ok(sum)
 }
 
-/// Plots requests per transaction by the delay, reads and mutations separately.
 fn plot(callers: usize, seed: u64, arms: &[Measured]) -> String {
-    let series = |title: &str, number, what: &str| BarSeries {
-        name: title.into(),
-        role: Role::Ours(number),
-        values: ARMS
-            .iter()
-            .map(|(name, ..)| {
-                let turns = arm(arms, name)?.turns.iter();
-                let each: Vec<f64> = turns.filter_map(|turn| turn.own(what)).collect();
-                Estimate::of(&each, seed).map(Into::into)
-            })
-            .collect(),
+    let of = |what: &'static str| {
+        ARMS.iter().map(move |(name, ..)| {
+            let turns = arm(arms, name)?.turns.iter();
+            let each: Vec<f64> = turns.filter_map(|turn| turn.own(what)).collect();
+            Estimate::of(&each, seed)
+        })
     };
-    Bars {
-        title: "Requests for a transaction on one cell, by how long each waits for others".into(),
-        subtitle: format!(
-            "Over loopback, {callers} callers of one client. The read, the prewrite and the commit \
-             each go with those of other transactions."
-        ),
-        y: Axis::linear("requests", Unit::Plain),
-        groups: ARMS.iter().map(|(_, ms, _)| format!("{ms} ms")).collect(),
-        series: vec![series("reads", 0, "reads"), series("prewrites and commits", 1, "mutations")],
-        references: Vec::new(),
-    }
-    .svg()
+    let title = "Requests for a transaction on one cell, by how long each waits for others";
+    let subtitle = format!(
+        "Over loopback, {callers} callers of one client. The read, the prewrite and the commit \
+         each go with those of other transactions."
+    );
+    let groups = ARMS.iter().map(|(_, ms, _)| format!("{ms} ms"));
+    Plot::groups(groups, Axis::linear("requests", Unit::Plain), title, subtitle)
+        .bars("reads", Role::Ours(0), of("reads"))
+        .bars("prewrites and commits", Role::Ours(1), of("mutations"))
+        .svg()
 }

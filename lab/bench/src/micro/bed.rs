@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use bigtable::{Family, Layout, LocalityGroup, Mutation, Store, TableSchema, Timestamp};
 use bigtable_fjall::FjallStore;
-use percolator::{Bytes, Column, Durability, OpenOptions, Percolator, RowKey};
+use percolator::{
+    Bytes, Client, Column, Durability, OpenOptions, Percolator, RowKey, Table, Value,
+};
 
-/// Length of a key, in bytes.
 pub(crate) const KEY_BYTES: usize = 24;
-/// Length of a value, in bytes.
 pub(crate) const VALUE_BYTES: usize = 100;
 /// Mutations of one request, and cells of one transaction, in bulk writes.
 pub(crate) const AT_ONCE: usize = 1000;
@@ -20,7 +20,6 @@ pub(crate) const COLUMN: Column = Column::literal("v");
 pub(crate) const NEWEST: Family = Family::from_static("newest");
 pub(crate) const QUALIFIER: &[u8] = b"v";
 
-/// The key of a row.
 pub(crate) fn key(row: usize) -> RowKey {
     RowKey::from(format!("{row:0KEY_BYTES$}"))
 }
@@ -75,14 +74,30 @@ pub(super) async fn raw(store: &dyn Store) -> anyhow::Result<Arc<dyn bigtable::T
     Ok(store.open_table("raw", &TableSchema { groups }).await?)
 }
 
-/// A raw write of a cell.
 pub(super) fn set(row: &RowKey, version: u64, value: Bytes) -> bigtable::ConditionalMutation {
     let version = Timestamp::new(version).unwrap_or(Timestamp::MAX);
     let otherwise = vec![Mutation::set(NEWEST, QUALIFIER, version, value)];
     bigtable::ConditionalMutation { otherwise, ..bigtable::ConditionalMutation::new(row) }
 }
 
-/// Returns the first error, if any.
+/// Writes cells of a column, [`AT_ONCE`] in a transaction.
+pub(super) async fn write<V: Into<Value>>(
+    client: &Client,
+    table: &Table,
+    column: &Column,
+    cells: impl IntoIterator<Item = (RowKey, V)>,
+) -> anyhow::Result<()> {
+    let mut cells = cells.into_iter().peekable();
+    while cells.peek().is_some() {
+        let mut tx = client.begin().await?;
+        for (row, value) in cells.by_ref().take(AT_ONCE) {
+            tx.set(table, row, column, value)?;
+        }
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
 pub(crate) fn all<T>(results: Vec<bigtable::Result<T>>) -> anyhow::Result<()> {
     for result in results {
         result?;

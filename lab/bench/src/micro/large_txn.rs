@@ -28,8 +28,8 @@ use serde_json::json;
 
 use super::bed::{KEY_BYTES, VALUE_BYTES};
 use crate::Turns;
-use crate::flags::{Benchmark, Common, Measure, Place, within};
-use crate::plot::{Axis, Chart, Point, Role, Series, Unit};
+use crate::flags::{Measure, Place, within};
+use crate::plot::{Axis, Plot, Point, Role, Unit};
 use crate::processes::Driver;
 use crate::report::{Bar, Figure, PLEASE_REPORT, Report, Row, arm, figures, rate};
 use crate::turns::Measured;
@@ -46,7 +46,6 @@ const BYTES: f64 = 4.0;
 /// Most bytes of a waiting transaction: the size of a thread's stack in the kernel alone.
 const WAITING_BYTES: f64 = 16.0 * 1024.0;
 
-/// The repeated operation of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Raw(usize),
@@ -89,7 +88,7 @@ const ROWS: [Row; 5] = [
   percolator-bench micro large-txn --transactions 100000 --json")]
 pub(crate) struct LargeTxn {
     #[command(flatten)]
-    measure: Measure,
+    pub(crate) measure: Measure,
     /// Cells of the largest transaction.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
@@ -154,12 +153,8 @@ impl Memory {
     }
 }
 
-impl Benchmark for LargeTxn {
-    fn common(&self) -> &Common {
-        &self.measure.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl LargeTxn {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         let LargeTxn { cells, transactions, .. } = *self;
         within("cells", cells, 1_000..=100_000)?;
         within("transactions", transactions, 1..=1_000_000)?;
@@ -183,7 +178,7 @@ impl Benchmark for LargeTxn {
             Work::AllAtOnce => many.block(transactions).await,
         };
         let named = arms.iter().map(|(name, _, operation)| (*name, *operation));
-        let Some(arms) = turns.measure(context, named, turn).await? else { return Ok(None) };
+        let arms = turns.measure(context, named, turn).await?;
         let mut conditions = large.conditions().await?;
         conditions.extend(many.conditions().await?);
         conditions.push(slow);
@@ -201,31 +196,25 @@ impl Benchmark for LargeTxn {
         });
         let report = Report::of_arms("large-txn", settings, turns, &arms, figures);
         let report = report.conditions(&conditions, PLEASE_REPORT);
-        Ok(Some(report.plot("large-txn.svg", plot(turns, &arms))))
+        Ok(report.plot("large-txn.svg", plot(turns, &arms)))
     }
 }
 
-/// Plots cells a second by the size of a transaction.
 fn plot(turns: Turns, arms: &[Measured]) -> String {
     let points = |kind: &str| {
         let point = |cells: f64| {
             let rate = turns.rate(arm(arms, &format!("{kind}_{cells}"))?)?;
-            Some(Point::at(cells, rate.median).between(rate.low, rate.high))
+            Some(Point::of(cells, rate))
         };
         [10.0, 1_000.0, 10_000.0, 100_000.0].into_iter().filter_map(point).collect()
     };
-    Chart {
-        title: "Cells a second by the size of a transaction".into(),
-        subtitle: format!(
-            "Embedded store, durability buffered, one caller; cells of {KEY_BYTES} + {VALUE_BYTES} bytes."
-        ),
-        x: Axis::log("cells of a transaction", Unit::Plain),
-        y: Axis::log("cells a second", Unit::Plain),
-        series: vec![
-            Series::line("transactions", Role::Ours(0), points("tx")),
-            Series::dashed("raw, at most 1,000 in a request", Role::Peer(0), points("raw")),
-        ],
-        references: Vec::new(),
-    }
-    .svg()
+    let subtitle = format!(
+        "Embedded store, durability buffered, one caller; cells of {KEY_BYTES} + {VALUE_BYTES} bytes."
+    );
+    let x = Axis::log("cells of a transaction", Unit::Plain);
+    let y = Axis::log("cells a second", Unit::Plain);
+    Plot::over(x, y, "Cells a second by the size of a transaction", subtitle)
+        .line("transactions", Role::Ours(0), points("tx"))
+        .dashed("raw, at most 1,000 in a request", Role::Peer(0), points("raw"))
+        .svg()
 }

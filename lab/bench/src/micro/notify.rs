@@ -40,8 +40,8 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::Turns;
-use crate::flags::{Benchmark, Common, Measure, Place};
-use crate::plot::{Axis, Chart, Point, Role, Series, Unit};
+use crate::flags::{Measure, Place};
+use crate::plot::{Axis, Plot, Point, Role, Unit};
 use crate::report::{
     Condition, Figure, Of, PLEASE_REPORT, Report, Row, arm, figures, named, own, p50, p99, rate,
 };
@@ -49,16 +49,15 @@ use crate::statistics::Estimate;
 use crate::turns::{Block, Measured};
 
 use derived::Derived;
-use hand_off::HandOff;
+use hand_off::{HandOff, Where};
 use scanners::Scanners;
 use starts::{Part, Starts, Way, Writer};
 use throughput::Throughput;
 use workers::{CALLERS, WORKERS};
 
-/// The repeated operation of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
-    HandOff(hand_off::Where),
+    HandOff(Where),
     Start(Way),
     Transactions,
     Notifications,
@@ -68,16 +67,8 @@ enum Work {
 
 /// All arms in the order of the report, each with its operation.
 const ARMS: [(&str, Work, &str); 16] = [
-    (
-        "hand_off",
-        Work::HandOff(hand_off::Where::Anywhere),
-        "a thread wakes another: half of a round trip",
-    ),
-    (
-        "hand_off_across",
-        Work::HandOff(hand_off::Where::Across),
-        "the same, from one processor to another",
-    ),
+    ("hand_off", Work::HandOff(Where::Anywhere), "a thread wakes another: half of a round trip"),
+    ("hand_off_across", Work::HandOff(Where::Across), "the same, from one processor to another"),
     (
         "start_hinted",
         Work::Start(Way::Hinted(Writer::Task)),
@@ -148,7 +139,6 @@ const REST: [Row; 9] = [
     own("scanners_jump", ": spread", |turn| turn.own("spread")),
 ];
 
-/// The percentiles of the plot.
 const QUANTILES: [f64; 13] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 0.999];
 
 /// Notifications: how soon an observer starts, how many a second, and what they save on hot rows.
@@ -164,10 +154,9 @@ const QUANTILES: [f64; 13] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8
   percolator-bench micro notify --seconds 30 --json")]
 pub(crate) struct Notify {
     #[command(flatten)]
-    measure: Measure,
+    pub(crate) measure: Measure,
 }
 
-/// All experiments.
 struct Benches {
     hand_off: HandOff,
     starts: Arc<Mutex<Starts>>,
@@ -214,18 +203,14 @@ impl Benches {
     }
 }
 
-impl Benchmark for Notify {
-    fn common(&self) -> &Common {
-        &self.measure.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Notify {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         let turns = self.measure.turns(10.0)?;
         let place = Place::temporary()?;
         let mut benches = Benches::create(&place, turns.seed).await?;
         let turn = async |at: usize| benches.turn(ARMS[at].1, turns.block()).await;
         let arms = ARMS.map(|(name, _, operation)| (name, operation));
-        let Some(arms) = turns.measure(context, arms, turn).await? else { return Ok(None) };
+        let arms = turns.measure(context, arms, turn).await?;
         let conditions = benches.conditions().await?;
         let mut all = figures(turns, &arms, &STARTS);
         all.extend(parts(turns, &arms));
@@ -240,7 +225,7 @@ impl Benchmark for Notify {
         let settings = json!({ "workers": WORKERS, "callers": CALLERS, "durability": "buffered" });
         let report = Report::of_arms("notify", settings, turns, &arms, all);
         let report = report.conditions(&conditions, PLEASE_REPORT);
-        Ok(Some(report.plot("notify.svg", plot(&arms))))
+        Ok(report.plot("notify.svg", plot(&arms)))
     }
 }
 
@@ -255,33 +240,25 @@ fn parts(turns: Turns, arms: &[Measured]) -> Option<Figure> {
     Some(Figure::new(name, Estimate::of(&each, turns.seed)))
 }
 
-/// Plots the distribution of the times until a start.
 fn plot(arms: &[Measured]) -> String {
-    let series = |(number, name, told): (usize, &str, &str)| {
-        let arm = arm(arms, name)?;
+    let subtitle = "Embedded store, idle but for one writer. The paper's repository had documents \
+                    clustered two seconds after they were crawled.";
+    let x = Axis::linear("share of all starts", Unit::Percent).between(0.0, 100.0);
+    let y = Axis::log("delay", Unit::Seconds);
+    let mut plot = Plot::over(x, y, "From commit to the observer's start", subtitle);
+    for (role, name, told) in [
+        (Role::Peer(0), "hand_off", "a thread wakes another"),
+        (Role::Ours(0), "start_hinted", "hint"),
+        (Role::Ours(1), "start_scanned_10", "scan every 10 ms"),
+        (Role::Ours(2), "start_scanned_100", "scan every 100 ms"),
+        (Role::Ours(3), "start_scanned_1000", "scan every second"),
+    ] {
+        let Some(arm) = arm(arms, name) else { continue };
         let point = |quantile: &f64| {
             let nanos = arm.latencies.value_at_quantile(*quantile) as f64;
             Point::at(100.0 * quantile, nanos / 1e9)
         };
-        let role = if number == 0 { Role::Peer(0) } else { Role::Ours(number - 1) };
-        Some(Series::line(told, role, QUANTILES.iter().map(point).collect()))
-    };
-    let lines = [
-        (0, "hand_off", "a thread wakes another"),
-        (1, "start_hinted", "hint"),
-        (2, "start_scanned_10", "scan every 10 ms"),
-        (3, "start_scanned_100", "scan every 100 ms"),
-        (4, "start_scanned_1000", "scan every second"),
-    ];
-    Chart {
-        title: "From commit to the observer's start".into(),
-        subtitle: "Embedded store, idle but for one writer. The paper's repository had documents \
-                   clustered two seconds after they were crawled."
-            .into(),
-        x: Axis::linear("share of all starts", Unit::Percent).between(0.0, 100.0),
-        y: Axis::log("delay", Unit::Seconds),
-        series: lines.into_iter().filter_map(series).collect(),
-        references: Vec::new(),
+        plot = plot.line(told, role, QUANTILES.iter().map(point).collect());
     }
-    .svg()
+    plot.svg()
 }

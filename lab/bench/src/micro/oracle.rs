@@ -25,11 +25,11 @@ use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 use serde_json::json;
 
 use crate::Turns;
-use crate::flags::{Benchmark, Common, Measure, within};
-use crate::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
+use crate::flags::{Measure, within};
+use crate::plot::{Axis, Plot, Role, Unit};
 use crate::report::{Bar, Figure, Report, Row, figures, p99, rate};
 use crate::server::Server;
-use crate::statistics::is_late;
+use crate::statistics::{Estimate, is_late};
 use crate::turns::{Block, Measured, Others, Turn};
 
 use marks::Marks;
@@ -37,7 +37,6 @@ use marks::Marks;
 /// The paper's timestamps a second from one machine.
 const PAPER: f64 = 2_000_000.0;
 
-/// The repeated operation of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arm {
     Echo,
@@ -75,24 +74,19 @@ const DELAYS: [Row; 3] = [
   percolator-bench micro oracle --callers 2000 --json")]
 pub(crate) struct Oracle {
     #[command(flatten)]
-    measure: Measure,
+    pub(crate) measure: Measure,
     /// The number of callers that ask at the same time.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     callers: usize,
 }
 
-/// True if the callers of a turn were late.
 fn is_late_turn((late, asked): (&Turn, &Turn)) -> bool {
     let seconds = |turn: &Turn| [turn.p50 / 1e9, turn.p99 / 1e9];
     is_late(seconds(late), seconds(asked))
 }
 
-impl Benchmark for Oracle {
-    fn common(&self) -> &Common {
-        &self.measure.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Oracle {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         let callers = self.callers;
         within("callers", callers, 1..=100_000)?;
         let turns = self.measure.turns(5.0)?;
@@ -117,7 +111,7 @@ impl Benchmark for Oracle {
             Ok(done.block)
         };
         let arms = ARMS.map(|(name, _, operation)| (name, operation));
-        let Some(mut arms) = turns.measure(context, arms, turn).await? else { return Ok(None) };
+        let mut arms = turns.measure(context, arms, turn).await?;
         let what = "how late the callers of `half_load` came, for want of a processor";
         let mut lateness = Measured::new("half_load_late", what);
         // Turns that warm up do not count.
@@ -134,7 +128,7 @@ impl Benchmark for Oracle {
             "late_rounds": late_rounds,
         });
         let void = void(marks.wrong(), late_rounds, turns.blocks());
-        Ok(Some(report.check(check, void).plot("oracle.svg", plot(callers, turns, &arms))))
+        Ok(report.check(check, void).plot("oracle.svg", plot(callers, turns, &arms)))
     }
 }
 
@@ -160,25 +154,17 @@ fn all_figures(turns: Turns, arms: &[Measured]) -> Vec<Figure> {
     all
 }
 
-/// Plots the timestamps a second of one caller and of many, beside the paper's.
 fn plot(callers: usize, turns: Turns, arms: &[Measured]) -> String {
-    let rate = |arm: Arm| turns.rate(&arms[arm as usize]).map(Column::from);
-    let series = |name: &str, role, values| BarSeries { name: name.to_owned(), role, values };
-    Bars {
-        title: "Timestamps from one oracle".into(),
-        subtitle: "Over loopback, server and client a process each, on the same machine. The \
-                   paper's server has it to itself."
-            .into(),
-        y: Axis::log("timestamps a second", Unit::Plain),
-        groups: vec![
-            "one caller, a request for each".into(),
-            format!("{} callers, batched", percolator_cli::output::grouped(callers as u64)),
-        ],
-        series: vec![
-            series("here", Role::Ours(0), vec![rate(Arm::Unbatched), rate(Arm::Batched)]),
-            series("the paper", Role::Paper(0), vec![None, Some(Column::of(PAPER))]),
-        ],
-        references: Vec::new(),
-    }
-    .svg()
+    let rate = |arm: Arm| turns.rate(&arms[arm as usize]);
+    let subtitle = "Over loopback, server and client a process each, on the same machine. The \
+                    paper's server has it to itself.";
+    let groups = [
+        "one caller, a request for each".to_owned(),
+        format!("{} callers, batched", percolator_cli::output::grouped(callers as u64)),
+    ];
+    let y = Axis::log("timestamps a second", Unit::Plain);
+    Plot::groups(groups, y, "Timestamps from one oracle", subtitle)
+        .bars("here", Role::Ours(0), [rate(Arm::Unbatched), rate(Arm::Batched)])
+        .bars("the paper", Role::Paper(0), [None, Some(Estimate::alone(PAPER))])
+        .svg()
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use bigtable::MemoryStore;
 use clap::Args;
 use percolator::{Column, Options, Percolator, Result};
-use percolator_cli::context::Context;
 use serde_json::json;
 
-use crate::flags::{Benchmark, Common, within};
-use crate::plot::{self, Axis, BarSeries, Bars, Role, Unit};
+use crate::flags::{Common, within};
+use crate::plot::{Axis, Plot, Role, Unit};
 use crate::report::{Bar, Figure, Report};
+use crate::statistics::Estimate;
 
 /// Columns of a document. Without reading ahead, each takes a request of its own.
 const COLUMNS: usize = 20;
@@ -23,7 +23,6 @@ const COLUMNS: usize = 20;
 const LONG_EVERY: usize = 5;
 const SHORT_BYTES: usize = 10;
 const LONG_BYTES: usize = 300;
-/// The paper's factor.
 const FEWER: f64 = 10.0;
 
 /// Reads of the store that documents of twenty columns take, one column after the other and with
@@ -36,7 +35,7 @@ const FEWER: f64 = 10.0;
   percolator-bench micro prefetch --json")]
 pub(crate) struct Prefetch {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// The number of documents [default: 1000, quick: 100].
     #[arg(long, value_name = "N")]
     documents: Option<usize>,
@@ -50,12 +49,8 @@ struct Reads {
     ahead: u64,
 }
 
-impl Benchmark for Prefetch {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    async fn measure(&self, _: &Context) -> anyhow::Result<Option<Report>> {
+impl Prefetch {
+    pub(crate) async fn measure(&self) -> anyhow::Result<Report> {
         let documents = self.documents.unwrap_or(self.common.sized(100, 1_000));
         within("documents", documents, 1..=100_000)?;
         let (mut all, mut wrong) = (Vec::new(), 0);
@@ -77,7 +72,7 @@ impl Benchmark for Prefetch {
         let check = json!({ "values": 4 * documents * COLUMNS, "wrong": wrong });
         let why = format!("{wrong} values were not as they were written");
         let report = report.check_counts(check, wrong == 0, &why);
-        Ok(Some(report.plot("prefetch.svg", plot(documents, &all))))
+        Ok(report.plot("prefetch.svg", plot(documents, &all)))
     }
 }
 
@@ -111,24 +106,15 @@ async fn count(documents: usize, has_long: bool, read_ahead: bool) -> Result<(u6
     Ok((db.stats().reads - before, wrong))
 }
 
-/// Plots the requests for all columns of a document.
 fn plot(documents: usize, all: &[Reads]) -> String {
-    let series = |name: &str, role, of: fn(&Reads) -> u64| {
-        let bar = |reads: &Reads| Some(plot::Bar::of(of(reads) as f64 / documents as f64));
-        BarSeries { name: name.into(), role, values: all.iter().map(bar).collect() }
+    let each = |of: fn(&Reads) -> u64| {
+        all.iter().map(move |reads| Some(Estimate::alone(of(reads) as f64 / documents as f64)))
     };
-    Bars {
-        title: "Requests to read a document of twenty columns".into(),
-        subtitle:
-            "One column after the other in a transaction. The paper tells of a tenth of the requests."
-                .into(),
-        y: Axis::linear("requests", Unit::Plain),
-        groups: all.iter().map(|reads| reads.values.to_owned()).collect(),
-        series: vec![
-            series("one by one", Role::Peer(0), |reads| reads.one_by_one),
-            series("with columns read ahead", Role::Ours(0), |reads| reads.ahead),
-        ],
-        references: Vec::new(),
-    }
-    .svg()
+    let subtitle = "One column after the other in a transaction. The paper tells of a tenth of the \
+                    requests.";
+    let (y, groups) = (Axis::linear("requests", Unit::Plain), all.iter().map(|reads| reads.values));
+    Plot::groups(groups, y, "Requests to read a document of twenty columns", subtitle)
+        .bars("one by one", Role::Peer(0), each(|reads| reads.one_by_one))
+        .bars("with columns read ahead", Role::Ours(0), each(|reads| reads.ahead))
+        .svg()
 }

@@ -24,8 +24,8 @@ use clap::Args;
 use percolator_cli::context::Context;
 use serde_json::json;
 
-use crate::flags::{Benchmark, Common, Measure, Place};
-use crate::plot::{self, Axis, BarSeries, Bars, Reference, Role, Unit};
+use crate::flags::{Measure, Place};
+use crate::plot::{Axis, Line, Plot, Role, Unit};
 use crate::report::{Figure, PLEASE_REPORT, Report, Row, figures, own, p50};
 
 use live::Live;
@@ -78,15 +78,11 @@ const ROWS: [Row; 7] = [
   percolator-bench micro resolve --seconds 30 --json")]
 pub(crate) struct Resolve {
     #[command(flatten)]
-    measure: Measure,
+    pub(crate) measure: Measure,
 }
 
-impl Benchmark for Resolve {
-    fn common(&self) -> &Common {
-        &self.measure.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Resolve {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         let turns = self.measure.turns(10.0)?;
         let place = Place::temporary()?;
         let mut locks = Locks::create(&place.join("dead"), turns.seed).await?;
@@ -103,7 +99,7 @@ impl Benchmark for Resolve {
                 _ => live.block(length).await,
             }
         };
-        let Some(arms) = turns.measure(context, ARMS, turn).await? else { return Ok(None) };
+        let arms = turns.measure(context, ARMS, turn).await?;
         let mut conditions = locks.conditions().await?;
         conditions.extend(live.conditions().await?);
         let figures = figures(turns, &arms, &ROWS);
@@ -115,36 +111,24 @@ impl Benchmark for Resolve {
             "backoff_max_ms": BACKOFF_MAX.as_millis() as u64,
         });
         let report = Report::of_arms("resolve", settings, turns, &arms, figures);
-        Ok(Some(report.conditions(&conditions, PLEASE_REPORT).plot("resolve.svg", plot)))
+        Ok(report.conditions(&conditions, PLEASE_REPORT).plot("resolve.svg", plot))
     }
 }
 
-/// Plots the cost of a lock, in commits.
 fn plot(figures: &[Figure]) -> String {
-    let value = |name: String| {
-        let figure = figures.iter().find(|figure| figure.name == name)?;
-        figure.estimate.map(plot::Bar::from)
+    let commits = |below: &str| {
+        ["first_lock", "further_lock"].map(|lock| {
+            let name = format!("{lock}/{below} p50");
+            figures.iter().find(|figure| figure.name == name)?.estimate
+        })
     };
-    let commits = |role, told: &str, below: &str| BarSeries {
-        name: told.into(),
-        role,
-        values: ["first_lock", "further_lock"]
-            .map(|lock| value(format!("{lock}/{below} p50")))
-            .into(),
-    };
-    Bars {
-        title: "What it costs a reader to remove a dead client's lock".into(),
-        subtitle: "Embedded store; the read itself is in it.".into(),
-        y: Axis::linear("times a commit on one cell", Unit::Plain),
-        groups: vec!["first lock of a transaction".into(), "further lock of it".into()],
-        series: vec![
-            commits(Role::Ours(0), "commit in one step", "commit"),
-            commits(Role::Ours(1), "commit in two phases", "commit_two_phases"),
-        ],
-        references: vec![
-            Reference::y(FIRST, "goal for the first"),
-            Reference::y(FURTHER, "goal for a further one"),
-        ],
-    }
-    .svg()
+    let groups = ["first lock of a transaction", "further lock of it"];
+    let y = Axis::linear("times a commit on one cell", Unit::Plain);
+    let title = "What it costs a reader to remove a dead client's lock";
+    Plot::groups(groups, y, title, "Embedded store; the read itself is in it.")
+        .bars("commit in one step", Role::Ours(0), commits("commit"))
+        .bars("commit in two phases", Role::Ours(1), commits("commit_two_phases"))
+        .mark(Line::Y(FIRST), "goal for the first")
+        .mark(Line::Y(FURTHER), "goal for a further one")
+        .svg()
 }

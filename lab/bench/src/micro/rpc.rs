@@ -31,8 +31,8 @@ use super::bed::{KEY_BYTES, VALUE_BYTES};
 use crate::Turns;
 use crate::callers::call;
 use crate::fig8::CELLS_MAX;
-use crate::flags::{Benchmark, Common, Measure, within};
-use crate::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
+use crate::flags::{Measure, within};
+use crate::plot::{Axis, Plot, Role, Unit};
 use crate::report::{Report, Row, arm, figures, p50, p99, rate};
 use crate::turns::{Measured, Others};
 
@@ -88,7 +88,7 @@ const ROWS: [Row; 8] = [
   percolator-bench micro rpc --callers 16 --json")]
 pub(crate) struct Rpc {
     #[command(flatten)]
-    measure: Measure,
+    pub(crate) measure: Measure,
     /// The number of callers of the arms for many callers.
     #[arg(long, value_name = "N", default_value_t = 16)]
     callers: usize,
@@ -97,12 +97,8 @@ pub(crate) struct Rpc {
     cells: usize,
 }
 
-impl Benchmark for Rpc {
-    fn common(&self) -> &Common {
-        &self.measure.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Rpc {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         let Rpc { callers: count, cells, .. } = *self;
         within("callers", count, 1..=1000)?;
         let least = count * TEN;
@@ -129,7 +125,7 @@ impl Benchmark for Rpc {
             Ok(called.block)
         };
         let arms = ARMS.map(|(name, _, operation)| (name, operation));
-        let Some(arms) = turns.measure(context, arms, turn).await? else { return Ok(None) };
+        let arms = turns.measure(context, arms, turn).await?;
         let (mut read, mut wrong, mut transactions) = (0, 0, 0);
         for caller in &mut callers {
             read += caller.check().await?;
@@ -153,34 +149,22 @@ impl Benchmark for Rpc {
         let is_ok = wrong == 0 && transactions == committed;
         let why = format!("{wrong} cells or answers were wrong, or a commit was miscounted");
         let report = report.check_counts(check, is_ok, &why);
-        Ok(Some(report.plot("rpc.svg", plot(turns, &arms, count))))
+        Ok(report.plot("rpc.svg", plot(turns, &arms, count)))
     }
 }
 
-/// Plots the rates of transactions beside those of the requests that they consist of.
 fn plot(turns: Turns, arms: &[Measured], many: usize) -> String {
-    let rate = |name: &str| turns.rate(arm(arms, name)?).map(Column::from);
-    let series = |name: &str, role, [read, write]: [&str; 2]| BarSeries {
-        name: name.to_owned(),
-        role,
-        values: [read, &format!("{read}_many"), write, &format!("{write}_many")].map(rate).into(),
+    let rate = |name: &str| turns.rate(arm(arms, name)?);
+    let rates = |[read, write]: [&str; 2]| {
+        [read, &format!("{read}_many"), write, &format!("{write}_many")].map(rate)
     };
-    let alone = ["bare_read", "bare_commit"];
-    Bars {
-        title: "Single cells over a network: transactions and bare requests".into(),
-        subtitle: "Over loopback: a table server, and a client with its oracle.".into(),
-        y: Axis::linear("operations a second", Unit::Plain),
-        groups: vec![
-            "a read".into(),
-            format!("a read, {many} callers"),
-            "a write".into(),
-            format!("a write, {many} callers"),
-        ],
-        series: vec![
-            series("the requests alone", Role::Peer(0), alone),
-            series("Percolator", Role::Ours(0), ["get", "tx"]),
-        ],
-        references: Vec::new(),
-    }
-    .svg()
+    let groups = ["a read", "a write"];
+    let groups = groups.map(|one| [one.to_owned(), format!("{one}, {many} callers")]).concat();
+    let y = Axis::linear("operations a second", Unit::Plain);
+    let title = "Single cells over a network: transactions and bare requests";
+    let subtitle = "Over loopback: a table server, and a client with its oracle.";
+    Plot::groups(groups, y, title, subtitle)
+        .bars("the requests alone", Role::Peer(0), rates(["bare_read", "bare_commit"]))
+        .bars("Percolator", Role::Ours(0), rates(["get", "tx"]))
+        .svg()
 }

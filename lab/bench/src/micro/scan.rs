@@ -23,8 +23,8 @@ use percolator_cli::progress::Progress;
 use serde_json::json;
 
 use super::bed::{KEY_BYTES, VALUE_BYTES};
-use crate::flags::{Benchmark, Common, Measure, Place, within};
-use crate::plot::{Axis, Bar as Column, BarSeries, Bars, Reference, Role, Unit};
+use crate::flags::{Measure, Place, within};
+use crate::plot::{Axis, Line, Plot, Role, Unit};
 use crate::report::{Figure, Report, Row, figures, rate, ratio};
 use crate::turns::Measured;
 
@@ -100,7 +100,7 @@ const ROWS: [Row; 8] = [
   percolator-bench micro scan --clean 10000000 --data /mnt/disk/bench --json")]
 pub(crate) struct Scan {
     #[command(flatten)]
-    measure: Measure,
+    pub(crate) measure: Measure,
     /// The number of cells in each scanned table.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
@@ -123,7 +123,6 @@ pub(crate) struct Scan {
     data: Option<PathBuf>,
 }
 
-/// The checked results.
 #[derive(Debug, Default)]
 struct Check {
     /// Number of rows that scans returned.
@@ -135,12 +134,8 @@ struct Check {
     notified: u64,
 }
 
-impl Benchmark for Scan {
-    fn common(&self) -> &Common {
-        &self.measure.common
-    }
-
-    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+impl Scan {
+    pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
         let Scan { cells, few, dirty, .. } = *self;
         let sized = |given: Option<usize>, quick, full| {
             given.unwrap_or(self.measure.common.sized(quick, full))
@@ -159,18 +154,14 @@ impl Benchmark for Scan {
         loading.say(0, "loading rows");
         let mut rows = Rows::create(&place.join("rows"), cells, turns.seed).await?;
         let turn = async |arm: usize| rows.turn(arm, turns.block()).await;
-        let Some(mut arms) = turns.measure(context, rows::ARMS, turn).await? else {
-            return Ok(None);
-        };
+        let mut arms = turns.measure(context, rows::ARMS, turn).await?;
         rows.check_all().await?;
         (check.rows, check.wrong) = (rows.seen, rows.wrong);
         drop(rows);
         loading.say(1, "loading clean cells");
         let mut worlds = Vec::new();
         for (name, clean) in [("few", few), ("many", clean)] {
-            let world = World::create(context, &place.join(name), clean).await?;
-            let Some(world) = world else { return Ok(None) };
-            worlds.push(world);
+            worlds.push(World::create(context, &place.join(name), clean).await?);
         }
         for (number, stage) in STAGES.into_iter().enumerate() {
             match number {
@@ -185,10 +176,7 @@ impl Benchmark for Scan {
                 _ => {}
             }
             let turn = async |at: usize| worlds[at].turn(dirty, turns.block()).await;
-            let Some(measured) = turns.measure(context, stage, turn).await? else {
-                return Ok(None);
-            };
-            arms.extend(measured);
+            arms.extend(turns.measure(context, stage, turn).await?);
         }
         for world in &mut worlds {
             world.check_all(&mut check).await?;
@@ -206,7 +194,7 @@ impl Benchmark for Scan {
             "value_bytes": VALUE_BYTES,
             "cache_bytes": CACHE_BYTES,
         });
-        Ok(Some(self.report(settings, turns, &arms, &check, clean)))
+        Ok(self.report(settings, turns, &arms, &check, clean))
     }
 }
 
@@ -232,40 +220,22 @@ impl Scan {
     }
 }
 
-/// Plots each ratio beside its bar.
 fn plot(figures: &[Figure], sizes: [usize; 3]) -> String {
-    let bar = |at: usize| figures.get(at)?.estimate.map(Column::from);
-    let series = |name: &str, role, places: std::ops::Range<usize>| BarSeries {
-        name: name.to_owned(),
-        role,
-        values: (0..5).map(|at| bar(at).filter(|_| places.contains(&at))).collect(),
+    let bars = |places: std::ops::Range<usize>| {
+        (0..5).map(move |at| figures.get(at).filter(|_| places.contains(&at))?.estimate)
     };
     let [dirty, many, few] = sizes.map(|size| grouped(size as u64));
-    Bars {
-        title: "Scans".into(),
-        subtitle: format!(
-            "A snapshot's cells a second over the store's own; and how many times as long it takes to \
-             find {dirty} dirty cells among {many} clean ones as among {few}."
-        ),
-        y: Axis::linear("ratio", Unit::Plain),
-        groups: [
-            "one version",
-            "ten versions",
-            "dirty cells",
-            "the same, reopened",
-            "the same, many processed",
-        ]
-        .map(str::to_owned)
-        .into(),
-        series: vec![
-            series("snapshot / raw, higher is better", Role::Ours(0), 0..2),
-            series("many / few clean, lower is better", Role::Ours(1), 2..5),
-        ],
-        references: vec![
-            Reference::y(ONE_MIN, "one version: at least"),
-            Reference::y(TEN_MIN, "ten versions: at least"),
-            Reference::y(FOUND_MAX, "dirty cells: at most"),
-        ],
-    }
-    .svg()
+    let subtitle = format!(
+        "A snapshot's cells a second over the store's own; and how many times as long it takes to \
+         find {dirty} dirty cells among {many} clean ones as among {few}."
+    );
+    let groups = ["one version", "ten versions", "dirty cells"];
+    let groups = groups.into_iter().chain(["the same, reopened", "the same, many processed"]);
+    Plot::groups(groups, Axis::linear("ratio", Unit::Plain), "Scans", subtitle)
+        .bars("snapshot / raw, higher is better", Role::Ours(0), bars(0..2))
+        .bars("many / few clean, lower is better", Role::Ours(1), bars(2..5))
+        .mark(Line::Y(ONE_MIN), "one version: at least")
+        .mark(Line::Y(TEN_MIN), "ten versions: at least")
+        .mark(Line::Y(FOUND_MAX), "dirty cells: at most")
+        .svg()
 }

@@ -7,7 +7,7 @@ use super::{Axis, Scale, Unit};
 pub(super) struct Laid {
     scale: Scale,
     unit: Unit,
-    low: f64,
+    pub(super) low: f64,
     high: f64,
     /// The pixels of the low and of the high end.
     from: f64,
@@ -58,11 +58,6 @@ impl Laid {
     pub(super) fn clamped(&self, value: f64) -> f64 {
         let value = if value.is_finite() { value } else { self.high };
         self.pixel(value.clamp(self.low, self.high)).unwrap_or(self.from)
-    }
-
-    /// The low end of the axis.
-    pub(super) fn low(&self) -> f64 {
-        self.low
     }
 
     pub(super) fn ticks(&self) -> Vec<Tick> {
@@ -144,12 +139,9 @@ fn ceil_125(value: f64) -> f64 {
 /// A step of 1, 2 or 5 times a power of ten.
 fn step(span: f64) -> f64 {
     // Slightly less, so that a span of round steps keeps these steps.
-    let rough = span / LABELS * 0.999;
-    let decade = 10f64.powi(rough.log10().floor() as i32);
-    [1.0, 2.0, 5.0].map(|n| n * decade).into_iter().find(|n| *n >= rough).unwrap_or(10.0 * decade)
+    ceil_125(span / LABELS * 0.999)
 }
 
-/// Formats a number for an axis.
 pub(super) fn format(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Plain => plain(value),

@@ -1,31 +1,22 @@
-//! Writes SVG elements with escaped text, and the style sheet with its light and its dark
-//! colours.
+//! Writes SVG elements with escaped text.
 
 use std::fmt::Write;
 
 use super::Role;
 
-/// Colours of the series, for light and for dark pages: dark enough on white, light enough on
-/// black.
-const OURS: [(&str, &str); 3] =
-    [("#0a5cc2", "#5aa9ff"), ("#0e8a9c", "#45d0e0"), ("#4338ca", "#a5a0ff")];
-const PEERS: [(&str, &str); 6] = [
-    ("#c2570c", "#ff9d57"),
-    ("#1f7a3d", "#5fcf82"),
-    ("#a21c74", "#f386cf"),
-    ("#8a6d00", "#e3c44a"),
-    ("#7c3aed", "#c4a1ff"),
-    ("#b3261e", "#ff8a80"),
-];
-const PAPER: [(&str, &str); 3] =
-    [("#6b7280", "#a3aab8"), ("#92785c", "#c9ad8c"), ("#5e7d76", "#94b8af")];
+/// The look of all classes, in colours for light and for dark pages: dark enough on white, light
+/// enough on black.
+const STYLE: &str = include_str!("style.css");
+/// Number of colours for each kind of series.
+const OURS: usize = 3;
+const PEERS: usize = 6;
+const PAPER: usize = 3;
 
-/// The name of a role's class.
 pub(super) fn class(role: Role) -> String {
     match role {
-        Role::Ours(n) => format!("o{}", n % OURS.len()),
-        Role::Peer(n) => format!("p{}", n % PEERS.len()),
-        Role::Paper(n) => format!("q{}", n % PAPER.len()),
+        Role::Ours(n) => format!("o{}", n % OURS),
+        Role::Peer(n) => format!("p{}", n % PEERS),
+        Role::Paper(n) => format!("q{}", n % PAPER),
     }
 }
 
@@ -34,13 +25,11 @@ pub(super) fn is_hollow(role: Role) -> bool {
     matches!(role, Role::Paper(_))
 }
 
-/// A document that is being written.
 #[derive(Debug)]
 pub(super) struct Svg {
     text: String,
 }
 
-/// The point by which a text is anchored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     Start,
@@ -56,9 +45,8 @@ impl Svg {
         svg.put(&format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n\
-             <title>{title}</title>\n<style>\n{}</style>\n\
-             <rect class=\"page\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n",
-            style()
+             <title>{title}</title>\n<style>\n{STYLE}</style>\n\
+             <rect class=\"page\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n"
         ));
         svg
     }
@@ -106,7 +94,6 @@ impl Svg {
         ));
     }
 
-    /// A line through points.
     pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
         let mut d = String::new();
         for (i, (x, y)) in points.iter().enumerate() {
@@ -150,7 +137,6 @@ pub(super) fn width_of(text: &str, size: f64) -> f64 {
     text.chars().map(share).sum::<f64>() * size
 }
 
-/// Breaks a text into lines of this width.
 pub(super) fn wrapped(text: &str, size: f64, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -181,54 +167,6 @@ fn escape(text: &str) -> String {
     out
 }
 
-fn style() -> String {
-    let mut css = String::from(
-        "text { font-family: system-ui, -apple-system, 'Segoe UI', 'Noto Sans', Helvetica, Arial, sans-serif; \
-         font-size: 12.5px; }\n\
-         .title { font-size: 18px; font-weight: 600; }\n\
-         .sub, .name { font-size: 13px; }\n\
-         .value { font-size: 11px; }\n\
-         .grid, .minor, .axis, .ref, .err { fill: none; }\n\
-         .grid, .minor { stroke-width: 1; }\n\
-         .axis { stroke-width: 1.2; }\n\
-         .ref { stroke-width: 1.4; stroke-dasharray: 2 4; stroke-linecap: round; }\n\
-         .err { stroke-width: 1.6; stroke-opacity: 0.6; }\n\
-         .note { paint-order: stroke; stroke-width: 5; stroke-linejoin: round; }\n\
-         .whisker { fill: none; stroke-width: 1.4; stroke-opacity: 0.75; }\n\
-         .join { fill: none; stroke-width: 2.2; stroke-linejoin: round; stroke-linecap: round; }\n\
-         .dashed { stroke-dasharray: 6 5; }\n\
-         .hollow { stroke-width: 2; }\n\
-         .pale { fill-opacity: 0.25; stroke-width: 1.5; }\n",
-    );
-    css.push_str(&colours(|pair| pair.0, ["#ffffff", "#1b1f24", "#57606a", "#d5dae0", "#eceff2"]));
-    let dark = colours(|pair| pair.1, ["#0f141b", "#e8edf3", "#a2adba", "#333c47", "#20272f"]);
-    let _ = writeln!(css, "@media (prefers-color-scheme: dark) {{\n{dark}}}");
-    css
-}
-
-/// The style sheet's colours for one kind of page.
-fn colours(of: impl Fn((&'static str, &'static str)) -> &'static str, page: [&str; 5]) -> String {
-    let [page, ink, quiet, grid, minor] = page;
-    let mut css = format!(
-        ".page {{ fill: {page}; }}\ntext {{ fill: {ink}; }}\n.sub, .tick, .note {{ fill: {quiet}; }}\n\
-         .grid {{ stroke: {grid}; }}\n.minor {{ stroke: {minor}; }}\n\
-         .axis, .ref {{ stroke: {quiet}; }}\n.note {{ stroke: {page}; }}\n\
-         .whisker {{ stroke: {ink}; }}\n"
-    );
-    let named = |name: char, pairs: &'static [(&str, &str)]| {
-        pairs.iter().enumerate().map(move |(n, pair)| (format!("{name}{n}"), *pair))
-    };
-    for (name, pair) in named('o', &OURS).chain(named('p', &PEERS)).chain(named('q', &PAPER)) {
-        let colour = of(pair);
-        let _ = writeln!(
-            css,
-            ".{name} {{ fill: {colour}; stroke: {colour}; }} .{name}.join, .{name}.err {{ fill: none; }} \
-             .{name}.hollow {{ fill: {page}; }}"
-        );
-    }
-    css
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,9 +191,8 @@ mod tests {
 
     #[test]
     fn every_role_has_a_colour_on_both_kinds_of_page() {
-        let css = style();
         for role in [Role::Ours(0), Role::Ours(7), Role::Peer(4), Role::Peer(5), Role::Paper(2)] {
-            assert_eq!(css.matches(&format!(".{} {{", class(role))).count(), 2, "{role:?}");
+            assert_eq!(STYLE.matches(&format!(".{} {{", class(role))).count(), 2, "{role:?}");
         }
     }
 }

@@ -6,20 +6,17 @@
 
 use std::collections::HashMap;
 
-/// The owner of the code of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The crates of this project, with everything inlined into them.
     Ours,
     /// The engine beneath and its crates, with its slices and checksums wherever they are used.
     Engine,
-    /// The allocator.
     Allocator,
     /// The standard library, libc, other crates, and the benchmark itself.
     Others,
 }
 
-/// The crate of the benchmarks.
 const BENCHMARKS: &str = "percolator_bench";
 const OURS: [&str; 4] = ["percolator", "percolator_core", "bigtable", "bigtable_fjall"];
 const ENGINE: [&str; 14] = [
@@ -70,7 +67,6 @@ fn is_allocator(function: &str) -> bool {
     function.starts_with("mi_") || function.starts_with("_mi_")
 }
 
-/// The cost of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counts {
     /// Instructions of each [`Owner`], in their order.
@@ -79,7 +75,6 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Instructions of all owners.
     pub(crate) fn all_instructions(&self) -> f64 {
         self.instructions.iter().sum()
     }
@@ -146,45 +141,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read() {
-        let text = "\
-version: 1
-positions: line
-events: Ir
-summary: 968
-
-fl=(1) a.rs
-fn=(1) <bigtable_fjall::table::FjallTable as bigtable::store::Table>::mutate_row::{{closure}}
-32 50
-+1 2
-cfi=(2) b.rs
-cfn=(2) fjall::batch::WriteBatch::commit
-calls=3 10
-* 900
--4 1
-
-fn=(2)
-12 700
-cfn=(3) mi_malloc_aligned
-calls=5 77
-12 200
-
-fn=(3)
-77 120
-cfn=(4) mi_malloc
-calls=5 9
-78 80
-
-fn=(4)
-9 80
-
-fn=(5) percolator_bench::fig8::Caller::one::{{closure}}
-1 10
-fn=(6) memcpy
-1 5
-
-totals: 968
-";
-        let counts = Counts::read(text).unwrap();
+        let counts = Counts::read(include_str!("callgrind.out")).unwrap();
         assert_eq!(counts.instructions, [53.0, 700.0, 200.0, 15.0]);
         assert_eq!((counts.allocations, counts.all_instructions()), (5.0, 968.0));
     }

@@ -20,7 +20,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -203,9 +203,11 @@ impl RowBatch {
         next: &AtomicUsize,
         key_at: usize,
     ) -> io::Result<()> {
-        let mut spills = (0..self.partitions)
-            .map(|partition| Spill::create(self.files, &self.spill(mapper, partition)))
-            .collect::<io::Result<Vec<Spill>>>()?;
+        let spill = |partition| {
+            let file = self.files.open(&self.spill(mapper, partition))?;
+            Ok(BufWriter::with_capacity(SPILL_RECORDS * BYTES, file))
+        };
+        let mut spills = (0..self.partitions).map(spill).collect::<io::Result<Vec<_>>>()?;
         let mut buffer = vec![0; READ_RECORDS * BYTES];
         while let Some(input) = inputs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut left = fs::metadata(input)?.len();
@@ -217,11 +219,15 @@ impl RowBatch {
                 input.read_exact(piece)?;
                 for record in piece.chunks_exact(BYTES) {
                     let partition = mix(number_at(record, key_at)) % self.partitions as u64;
-                    spills[partition as usize].push(record)?;
+                    spills[partition as usize].write_all(record)?;
                 }
             }
         }
-        spills.into_iter().try_for_each(Spill::end)
+        spills.into_iter().try_for_each(|mut spill| {
+            // An earlier cycle may have left a longer file.
+            let written = spill.stream_position()?;
+            spill.into_inner()?.set_len(written)
+        })
     }
 
     fn reduce(&self, outputs: &[PathBuf], next: &AtomicUsize, key_at: usize) -> io::Result<()> {
@@ -297,37 +303,6 @@ fn number_at(record: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&record[at..at + 8]);
     u64::from_be_bytes(bytes)
-}
-
-/// The output of a mapper for one partition.
-struct Spill {
-    file: File,
-    written: u64,
-    buffer: Vec<u8>,
-}
-
-impl Spill {
-    fn create(files: Files, path: &Path) -> io::Result<Self> {
-        let buffer = Vec::with_capacity(SPILL_RECORDS * BYTES);
-        Ok(Spill { file: files.open(path)?, written: 0, buffer })
-    }
-
-    fn push(&mut self, record: &[u8]) -> io::Result<()> {
-        self.buffer.extend_from_slice(record);
-        if self.buffer.len() >= SPILL_RECORDS * BYTES { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.write_all(&self.buffer)?;
-        self.written += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn end(mut self) -> io::Result<()> {
-        self.flush()?;
-        self.file.set_len(self.written)
-    }
 }
 
 #[cfg(test)]

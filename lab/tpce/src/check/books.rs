@@ -6,7 +6,6 @@ use percolator::{Column, Result, RowKey, ScannedRow};
 
 use crate::model::*;
 
-/// The facts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Books {
     pub(crate) accounts: BTreeMap<u64, Balance>,
@@ -54,7 +53,6 @@ impl Indices {
 }
 
 impl Books {
-    /// Adds the facts in a row of the table.
     pub(crate) fn note(&mut self, row: &ScannedRow) -> Result<()> {
         let key = row.row.as_bytes();
         let end = key.iter().position(|byte| *byte == b':').map_or(key.len(), |at| at + 1);

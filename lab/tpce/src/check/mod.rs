@@ -84,7 +84,6 @@ pub(crate) fn audit(books: &Books, ledger: &Ledger, scale: Scale) -> Audit {
     }
 }
 
-/// Runs all checks.
 pub(crate) fn all(books: &Books, ledger: &Ledger, scale: Scale) -> Vec<Violation> {
     let mut found = Found::default();
     positions(books, &mut found);
@@ -101,7 +100,6 @@ pub(crate) fn all(books: &Books, ledger: &Ledger, scale: Scale) -> Vec<Violation
     found.violations
 }
 
-/// The violations so far.
 #[derive(Debug, Default)]
 struct Found {
     violations: Vec<Violation>,

@@ -28,8 +28,12 @@ impl Bed {
     }
 
     async fn set(&self, row: RowKey, column: &Column, value: &impl Serialize) {
+        self.put(row, column, encode(value)).await;
+    }
+
+    async fn put(&self, row: RowKey, column: &Column, value: percolator::Bytes) {
         let mut tx = self.0.db.begin().await.unwrap();
-        tx.set(&self.0.table, row, column, encode(value)).unwrap();
+        tx.set(&self.0.table, row, column, value).unwrap();
         tx.commit().await.unwrap();
     }
 
@@ -39,14 +43,12 @@ impl Bed {
         tx.commit().await.unwrap();
     }
 
-    /// The first row of a prefix.
     async fn first(&self, prefix: &str) -> RowKey {
         let snapshot = self.0.db.snapshot().await.unwrap();
         let scan = snapshot.scan(&self.0.table).prefix(prefix).limit(1);
         scan.collect().await.unwrap().remove(0).row
     }
 
-    /// Checks that only this check finds violations.
     async fn only(&self, check: char) {
         let violations = self.violations().await;
         assert!(!violations.is_empty(), "({check}) did not see it");
@@ -115,9 +117,7 @@ async fn a_pending_order_of_a_completed_trade() {
     let bed = Bed::new().await;
     let request = TradeRequest { t: 3, tt: kind::LIMIT_BUY, symb: 1, qty: 1, bid: 1, b: 1, sc: 1 };
     for (row, column, value) in request.cells() {
-        let mut tx = bed.0.db.begin().await.unwrap();
-        tx.set(&bed.0.table, row, &column, value).unwrap();
-        tx.commit().await.unwrap();
+        bed.put(row, &column, value).await;
     }
     bed.only('e').await;
 }

@@ -16,7 +16,6 @@ pub(super) fn rows(scale: Scale) -> impl Iterator<Item = Row> {
     brokers.chain((1..=scale.customers).flat_map(move |c| customer(scale, c)))
 }
 
-/// A customer's first and last name.
 pub(crate) fn name(c: u64) -> (String, String) {
     (names::first(c).to_owned(), format!("{} {c}", names::last(c)))
 }

@@ -106,7 +106,6 @@ impl History {
     }
 }
 
-/// The name of a cash transaction.
 pub(crate) fn cash_name(is_sell: bool, qty: i64, symb: u32) -> String {
     format!("{} {qty} shares of {symb}", if is_sell { "Sell" } else { "Buy" })
 }

@@ -7,7 +7,6 @@
 /// The distance between two states: 2^64 divided by the golden ratio, as an odd number.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Dimensions = 1,
@@ -23,7 +22,6 @@ pub(crate) enum Purpose {
     Market,
 }
 
-/// A stream of numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Stream {
     state: u64,
@@ -64,7 +62,6 @@ impl Stream {
         low + self.below(high.abs_diff(low) + 1) as i64
     }
 
-    /// True with this probability in percent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -75,7 +72,6 @@ impl Stream {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Draws one of the items. There must be at least one.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]
     }

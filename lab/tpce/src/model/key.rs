@@ -9,12 +9,10 @@ use percolator::RowKey;
 /// The table of the whole workload.
 pub(crate) const TABLE: &str = "tpce";
 
-/// A key that is being built.
 #[derive(Debug)]
 pub(crate) struct Key(Vec<u8>);
 
 impl Key {
-    /// Begins a key of a table or an index.
     pub(crate) fn of(prefix: &str) -> Self {
         let mut bytes = Vec::with_capacity(prefix.len() + 24);
         bytes.extend_from_slice(prefix.as_bytes());
@@ -51,14 +49,13 @@ impl Key {
     }
 }
 
-/// The remaining parts of a key.
 #[derive(Debug)]
 pub(crate) struct Parts<'a>(&'a [u8]);
 
 impl<'a> Parts<'a> {
     /// The parts after the prefix; `None` for a key with another prefix.
-    pub(crate) fn of(row: &'a RowKey, prefix: &str) -> Option<Self> {
-        row.as_bytes().strip_prefix(prefix.as_bytes()).map(Parts)
+    pub(crate) fn of(row: &'a RowKey, prefix: impl AsRef<[u8]>) -> Option<Self> {
+        row.as_bytes().strip_prefix(prefix.as_ref()).map(Parts)
     }
 
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {

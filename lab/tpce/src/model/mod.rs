@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! key.rs      prefixes and the encoding of keys
-//! record.rs   the records, each with its key
+//! record.rs   the records of all tables, and a row of any of them
 //! stored.rs   the cells of each record, index rows included
-//! row.rs      a row of any table, as the generator makes and the loaders take them
 //! ```
 //!
 //! A field that transactions change often has a cell of its own. These are an account's balance,
@@ -14,13 +13,10 @@
 
 pub(crate) mod key;
 pub(crate) mod record;
-mod row;
 mod stored;
 
 pub(crate) use key::{Key, Parts, TABLE, index};
 pub(crate) use record::*;
-pub(crate) use row::Definition;
-pub(crate) use row::Row;
 pub(crate) use stored::{
     BAL, D, NAME, PRICE, Price, QTY, STATE, Stored, TIER, VOL, decode, encode, keys,
 };

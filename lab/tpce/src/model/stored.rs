@@ -12,19 +12,14 @@ use super::record::*;
 
 /// The fields of a record that have no cell of their own.
 pub(crate) const D: Column = Column::literal("d");
-/// A customer's tier.
 pub(crate) const TIER: Column = Column::literal("tier");
-/// An account's balance.
 pub(crate) const BAL: Column = Column::literal("bal");
-/// A broker's name.
 pub(crate) const NAME: Column = Column::literal("name");
 /// A security's last price with its time, and the first price of the day; a lot's price.
 pub(crate) const PRICE: Column = Column::literal("price");
 /// A security's traded volume.
 pub(crate) const VOL: Column = Column::literal("vol");
-/// A quantity held.
 pub(crate) const QTY: Column = Column::literal("qty");
-/// A trade's state.
 pub(crate) const STATE: Column = Column::literal("s");
 
 /// The cell [`PRICE`] of a security.
@@ -35,7 +30,6 @@ pub(crate) struct Price {
     pub(crate) open_price: i64,
 }
 
-/// A record that is stored as cells.
 pub(crate) trait Stored: Record {
     /// The key of the record's own row.
     fn key(&self) -> RowKey;
@@ -45,12 +39,10 @@ pub(crate) trait Stored: Record {
         vec![(D, encode(self))]
     }
 
-    /// The index rows, and their content.
     fn index_rows(&self) -> Vec<(RowKey, Bytes)> {
         Vec::new()
     }
 
-    /// All cells of the record.
     fn cells(&self) -> Vec<(RowKey, Column, Bytes)> {
         let key = self.key();
         let own = self.own_cells().into_iter().map(|(column, value)| (key.clone(), column, value));
@@ -58,12 +50,10 @@ pub(crate) trait Stored: Record {
     }
 }
 
-/// Encodes the value of a cell.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Bytes {
     postcard::to_stdvec(value).expect("records are plain data, which always encodes").into()
 }
 
-/// Decodes the value of a cell.
 pub(crate) fn decode<T: DeserializeOwned>(value: &[u8]) -> percolator::Result<T> {
     postcard::from_bytes(value).map_err(Error::application)
 }

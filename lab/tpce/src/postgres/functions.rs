@@ -13,8 +13,9 @@ use crate::request::{
 };
 use crate::scale::DAY_MS;
 
-/// The definitions of the functions, which are executed once.
-pub(super) const DEFINITIONS: [&str; 4] = [
+/// The indices, and the definitions of the functions, which are executed once.
+pub(super) const DEFINITIONS: [&str; 5] = [
+    include_str!("functions/indices.sql"),
     include_str!("functions/orders.sql"),
     include_str!("functions/questions.sql"),
     include_str!("functions/lookups.sql"),
@@ -95,23 +96,11 @@ impl Functions {
             Ordered::Symbol(symb) => (Some(*symb as i32), None, None),
             Ordered::Issue { company, issue } => (None, Some(company), Some(i16::from(*issue))),
         };
-        let TradeOrder { executor_tax_id, qty, bid, margin, lifo, roll_back, maybe_done, .. } =
-            order;
+        let TradeOrder { qty, bid, margin, lifo, roll_back, maybe_done, .. } = order;
+        let by = &order.executor_tax_id;
         let parameters: [&(dyn ToSql + Sync); 14] = [
-            &t,
-            &ca,
-            executor_tax_id,
-            &symb,
-            &company,
-            &issue,
-            &tt,
-            qty,
-            bid,
-            margin,
-            lifo,
-            roll_back,
-            maybe_done,
-            &now,
+            &t, &ca, by, &symb, &company, &issue, &tt, qty, bid, margin, lifo, roll_back,
+            maybe_done, &now,
         ];
         let row = self.call(db, TransactionType::TradeOrder, &parameters).await?;
         let taken: bool = row.get("o_taken");
@@ -270,7 +259,6 @@ fn looked_up(row: &Row) -> Answer {
     answer
 }
 
-/// An answer with these items.
 fn said(items: impl IntoIterator<Item = i64>) -> Answer {
     let mut answer = Answer::default();
     items.into_iter().for_each(|says| answer.item(says));

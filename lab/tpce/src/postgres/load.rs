@@ -11,31 +11,12 @@ use crate::generate;
 use crate::model::{Definition, Value};
 use crate::{Error, Result, Scale};
 
-use super::failure::of_postgres;
 use super::functions;
-use super::pool::connect;
+use super::pool::{connect, of_postgres};
 use super::server::Server;
 
 /// Bytes of a table that are sent at a time.
 const COPY_BYTES: usize = 1 << 18;
-
-/// Indices beside the primary keys: for lookups that Percolator's transactions do by index
-/// rows.
-const INDICES: [&str; 13] = [
-    "CREATE UNIQUE INDEX ON customer (tax_id)",
-    "CREATE INDEX ON customer_account (c)",
-    "CREATE UNIQUE INDEX ON industry (name)",
-    "CREATE UNIQUE INDEX ON sector (name)",
-    "CREATE UNIQUE INDEX ON broker (name)",
-    "CREATE UNIQUE INDEX ON company (name)",
-    "CREATE INDEX ON company (ind, co)",
-    "CREATE INDEX ON security (co, issue)",
-    "CREATE INDEX ON trade (ca, t)",
-    "CREATE INDEX ON trade (symb, t)",
-    "CREATE INDEX ON holding_history (h, t)",
-    "CREATE INDEX ON trade_request (symb, tt, bid)",
-    "CREATE INDEX ON trade_request (b, sc)",
-];
 
 pub(super) async fn load(server: &Server, scale: Scale) -> Result<()> {
     let client = connect(server.socket()).await?;
@@ -57,9 +38,6 @@ pub(super) async fn load(server: &Server, scale: Scale) -> Result<()> {
     for table in Definition::all() {
         let key = format!("ALTER TABLE {} ADD PRIMARY KEY ({})", table.table, table.key.join(", "));
         client.batch_execute(&key).await.map_err(of_postgres)?;
-    }
-    for index in INDICES {
-        client.batch_execute(index).await.map_err(of_postgres)?;
     }
     let first = scale.trades() + 1;
     let numbers = format!("CREATE TABLE numbers AS SELECT {first}::bigint AS next");

@@ -15,7 +15,6 @@
 //! Percolator's do.
 
 mod books;
-mod failure;
 mod functions;
 mod load;
 mod pool;
@@ -30,8 +29,7 @@ use crate::check::Books;
 use crate::request::{Answer, Request};
 use crate::{Exchange, Result, Scale};
 
-use failure::of_postgres;
-use pool::Pool;
+use pool::{Pool, of_postgres};
 
 impl Exchange {
     /// Loads a brokerage into an empty PostgreSQL.
@@ -50,7 +48,6 @@ impl Exchange {
 /// Not prepared, because it is rare.
 const RESERVE: &str = "UPDATE numbers SET next = next + $1 RETURNING next - $1";
 
-/// A brokerage in PostgreSQL.
 #[derive(Debug)]
 struct OnPostgres {
     pool: Pool,
@@ -86,7 +83,7 @@ impl Backend for OnPostgres {
 
     async fn books(&self) -> Result<Books> {
         let connection = self.pool.take().await?;
-        let books = books::read(&connection.client).await.map_err(of_postgres)?;
+        let books = books::read(&connection.client).await?;
         self.pool.put(connection);
         Ok(books)
     }

@@ -7,17 +7,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
-use crate::Result;
 use crate::backend::{Failed, Why};
+use crate::{Error, Result};
 
-use super::failure::of_postgres;
 use super::functions::Functions;
 
 /// Most connections; further callers wait. With more, the server's processes would only wait
 /// for each other.
 const CONNECTIONS_MAX: usize = 32;
 
-/// A connection.
 pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) functions: Functions,
@@ -50,14 +48,12 @@ impl Pool {
         Ok(Connection { client, functions, _permit })
     }
 
-    /// Takes a connection back, for the next caller.
     pub(super) fn put(&self, connection: Connection) {
         let Connection { client, functions, _permit } = connection;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((client, functions));
     }
 }
 
-/// Opens a connection over the socket in a directory.
 pub(super) async fn connect(socket: &Path) -> Result<Client> {
     let mut config = tokio_postgres::Config::new();
     config.host_path(socket).user("postgres").dbname("postgres");
@@ -68,6 +64,14 @@ pub(super) async fn connect(socket: &Path) -> Result<Client> {
         let _ = connection.await;
     });
     Ok(client)
+}
+
+/// An error with the server's own message, which the client's text leaves out.
+pub(super) fn of_postgres(error: tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
+        Some(db) => Error::Postgres(db.to_string()),
+        None => Error::Postgres(error.to_string()),
+    }
 }
 
 impl From<tokio_postgres::Error> for Failed {
@@ -86,8 +90,8 @@ impl From<tokio_postgres::Error> for Failed {
     }
 }
 
-impl From<crate::Error> for Failed {
-    fn from(error: crate::Error) -> Self {
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
         Failed { why: Why::Lasting, error }
     }
 }

@@ -123,12 +123,6 @@ impl Server {
         &self.dir
     }
 
-    /// The id of the server's main process, which has child processes.
-    pub fn process_id(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// Waits until the server accepts connections.
     fn wait(&mut self) -> Result<()> {
         let started = Instant::now();
         let ready = self.dir.join("data/postmaster.pid");

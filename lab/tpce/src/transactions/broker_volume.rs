@@ -11,24 +11,20 @@ use percolator::Result;
 use crate::model::*;
 use crate::request::Answer;
 
-use super::session::{Session, part};
+use super::session::Session;
 
 pub(super) async fn run(session: &mut Session, brokers: &[String], sector: &str) -> Result<Answer> {
     let mut answer = Answer::default();
     let sc: u8 = session.record(Key::of(index::SECTOR_BY_NAME).text(sector).row()).await?;
     let by_name = |name: &String| Key::of(index::BROKER_BY_NAME).text(name).row();
-    let rows: Vec<_> = brokers.iter().map(by_name).collect();
-    let brokers: Vec<u32> = session.need_many(&rows, &D).await?;
-    let mut rows = Vec::new();
+    let brokers: Vec<u32> = session.need_many(brokers.iter().map(by_name), &D).await?;
+    let mut trades = Vec::new();
     for b in brokers {
-        let prefix = Key::of(index::REQUEST_BY_BROKER).short(b).byte(sc).row();
-        for found in session.rows(prefix, &[D], usize::MAX).await? {
-            let mut parts = part(Parts::of(&found.row, index::REQUEST_BY_BROKER), &found.row)?;
-            let t = parts.short().and(parts.byte()).and(parts.long());
-            rows.push(keys::request(part(t, &found.row)?));
-        }
+        let prefix = Key::of(index::REQUEST_BY_BROKER).short(b).byte(sc);
+        trades.extend(session.index(prefix, usize::MAX, |mut rest| rest.long()).await?);
     }
-    let requests: Vec<TradeRequest> = session.need_many(&rows, &D).await?;
+    let rows = trades.into_iter().map(keys::request);
+    let requests: Vec<TradeRequest> = session.need_many(rows, &D).await?;
     // A broker without such orders is left out of the answer.
     let mut volumes = BTreeMap::<u32, i64>::new();
     for request in requests {

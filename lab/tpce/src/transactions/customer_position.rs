@@ -8,7 +8,7 @@ use percolator::{Result, RowRange};
 use crate::model::*;
 use crate::request::{Answer, Position, Who};
 
-use super::session::{Session, part};
+use super::session::Session;
 use super::trade_lookup::{STEPS_MAX, steps_of};
 use super::trade_order::held;
 use super::trade_status::newest;
@@ -26,21 +26,17 @@ pub(super) async fn run(session: &mut Session, position: &Position) -> Result<An
     };
     let (customer, tier): (Customer, u8) = session.pair(keys::customer(c), &[D, TIER]).await?;
     answer.item(i64::from(tier) + customer.last_name.len() as i64);
-    let prefix = Key::of(index::ACCOUNT_BY_CUSTOMER).long(c).row();
-    let mut accounts = Vec::new();
-    for found in session.rows(prefix, &[D], ACCOUNTS).await? {
-        let mut parts = part(Parts::of(&found.row, index::ACCOUNT_BY_CUSTOMER), &found.row)?;
-        accounts.push(part(parts.long().and(parts.long()), &found.row)?);
-    }
-    let rows: Vec<_> = accounts.iter().map(|ca| keys::account(*ca)).collect();
-    let balances: Vec<i64> = session.need_many(&rows, &BAL).await?;
+    let prefix = Key::of(index::ACCOUNT_BY_CUSTOMER).long(c);
+    let accounts: Vec<u64> = session.index(prefix, ACCOUNTS, |mut rest| rest.long()).await?;
+    let rows = accounts.iter().map(|ca| keys::account(*ca));
+    let balances: Vec<i64> = session.need_many(rows, &BAL).await?;
     // A customer's accounts are adjacent, and so are their positions.
     if let (Some(first), Some(last)) = (accounts.first(), accounts.last()) {
         let range = RowRange::between(keys::positions(*first), keys::positions(*last + 1));
         let held = held(session, range, usize::MAX).await?;
         let symbols: BTreeSet<u32> = held.iter().map(|(_, symb, _)| *symb).collect();
-        let rows: Vec<_> = symbols.iter().map(|symb| keys::last_trade(*symb)).collect();
-        let prices: Vec<Price> = session.need_many(&rows, &PRICE).await?;
+        let rows = symbols.iter().map(|symb| keys::last_trade(*symb));
+        let prices: Vec<Price> = session.need_many(rows, &PRICE).await?;
         let prices: BTreeMap<u32, Price> = symbols.into_iter().zip(prices).collect();
         for (ca, balance) in accounts.iter().zip(balances) {
             let of = held.iter().filter(|(holder, ..)| holder == ca);
@@ -51,8 +47,8 @@ pub(super) async fn run(session: &mut Session, position: &Position) -> Result<An
     // The history of the first account; the choice does not change the cost.
     if let (true, Some(ca)) = (position.history, accounts.first()) {
         let trades = newest(session, *ca, TRADES).await?;
-        let rows: Vec<_> = trades.iter().flat_map(|t| steps_of(*t)).collect();
-        let steps: Vec<Option<TradeHistory>> = session.many(&rows, &D).await?;
+        let rows = trades.into_iter().flat_map(steps_of);
+        let steps: Vec<Option<TradeHistory>> = session.many(rows, &D).await?;
         for steps in steps.chunks(STEPS_MAX.into()) {
             let steps = steps.iter().flatten();
             answer.item(steps.map(|step| i64::from(step.status) + step.dts as i64).sum());

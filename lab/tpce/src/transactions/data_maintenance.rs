@@ -72,7 +72,6 @@ pub(super) async fn run(session: &mut Session, change: &Maintenance) -> Result<A
     Ok(Answer::default())
 }
 
-/// Changes the packed cell of a row.
 async fn edit<T: Serialize + DeserializeOwned>(
     session: &mut Session,
     row: RowKey,
@@ -83,7 +82,6 @@ async fn edit<T: Serialize + DeserializeOwned>(
     session.set(row, &D, &record)
 }
 
-/// Adds a mark, or removes it.
 fn toggle(text: &mut String) {
     match text.strip_suffix('*') {
         Some(unmarked) => *text = unmarked.to_owned(),

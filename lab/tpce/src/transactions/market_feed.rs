@@ -6,34 +6,30 @@ use percolator::Result;
 use crate::model::*;
 use crate::request::{Accepted, Answer, Feed};
 
-use super::session::{Session, part};
+use super::session::Session;
 
 pub(super) async fn run(session: &mut Session, feed: &Feed) -> Result<Answer> {
     let mut answer = Answer::default();
     let ticks = feed.by_security();
     let rows: Vec<_> = ticks.iter().map(|tick| keys::last_trade(tick.symb)).collect();
-    let lasts: Vec<(Price, i64)> = session.pairs(&rows, &[PRICE, VOL]).await?;
+    let lasts: Vec<(Price, i64)> = session.pairs(rows.clone(), &[PRICE, VOL]).await?;
     let mut triggered = Vec::new();
     for ((tick, row), (last, volume)) in ticks.iter().zip(rows).zip(lasts) {
         session.set(row.clone(), &PRICE, &Price { price: tick.price, dts: feed.now, ..last })?;
         session.set(row, &VOL, &(volume + tick.qty))?;
         answer.item(volume);
-        let prefix = Key::of(index::REQUEST_BY_SECURITY).short(tick.symb).row();
-        for found in session.rows(prefix, &[D], usize::MAX).await? {
-            let row = &found.row;
-            let mut parts = part(Parts::of(row, index::REQUEST_BY_SECURITY), row)?;
-            let tt = part(parts.short().and(parts.byte()), row)?;
-            let limit = part(parts.long(), row)?;
-            let t = part(parts.long(), row)?;
+        let prefix = Key::of(index::REQUEST_BY_SECURITY).short(tick.symb);
+        let order = |mut rest: Parts<'_>| Some((rest.byte()?, rest.long()?, rest.long()?));
+        for (tt, limit, t) in session.index(prefix, usize::MAX, order).await? {
             if kind::is_triggered(tt, limit as i64, tick.price) {
                 triggered.push(t);
             }
         }
     }
-    let rows: Vec<_> = triggered.iter().map(|t| keys::request(*t)).collect();
-    let requests: Vec<TradeRequest> = session.need_many(&rows, &D).await?;
-    let rows: Vec<_> = triggered.iter().map(|t| keys::trade(*t)).collect();
-    let states: Vec<TradeState> = session.need_many(&rows, &STATE).await?;
+    let rows = triggered.iter().map(|t| keys::request(*t));
+    let requests: Vec<TradeRequest> = session.need_many(rows, &D).await?;
+    let rows = triggered.into_iter().map(keys::trade);
+    let states: Vec<TradeState> = session.need_many(rows, &STATE).await?;
     for (request, mut state) in requests.into_iter().zip(states) {
         let TradeRequest { t, symb, qty, .. } = request;
         (state.status, state.dts) = (status::SUBMITTED, feed.now);

@@ -5,7 +5,7 @@ use percolator::Result;
 use crate::model::*;
 use crate::request::{Answer, Watch, Watched};
 
-use super::session::{Session, all, part};
+use super::session::{Session, all};
 use super::trade_order::positions;
 
 /// Number of companies of an industry that are read.
@@ -26,11 +26,11 @@ pub(super) async fn run(session: &mut Session, watch: &Watch) -> Result<Answer> 
         }
         Watched::Industry { name } => industry(session, name).await?,
     };
-    let rows: Vec<_> = symbols.iter().map(|symb| keys::last_trade(*symb)).collect();
-    let prices: Vec<Price> = session.need_many(&rows, &PRICE).await?;
+    let rows = symbols.iter().map(|symb| keys::last_trade(*symb));
+    let prices: Vec<Price> = session.need_many(rows, &PRICE).await?;
     let days = symbols.iter().map(|symb| keys::daily_market(*symb, watch.day));
-    let rows: Vec<_> = symbols.iter().map(|symb| keys::security(*symb)).chain(days).collect();
-    let packed = session.packed(&rows).await?;
+    let rows = symbols.iter().map(|symb| keys::security(*symb)).chain(days);
+    let packed = session.packed(rows).await?;
     let (securities, days) = packed.split_at(symbols.len());
     let (securities, days) = (all::<Security>(securities)?, all::<DailyMarket>(days)?);
     let (mut now, mut then) = (0, 0);
@@ -47,23 +47,12 @@ pub(super) async fn run(session: &mut Session, watch: &Watch) -> Result<Answer> 
 async fn industry(session: &mut Session, name: &str) -> Result<Vec<u32>> {
     let row = Key::of(index::INDUSTRY_BY_NAME).text(name).row();
     let ind: u32 = session.record(row).await?;
-    let prefix = Key::of(index::COMPANY_BY_INDUSTRY).short(ind).row();
+    let prefix = Key::of(index::COMPANY_BY_INDUSTRY).short(ind);
     let mut symbols = Vec::new();
-    for found in session.rows(prefix, &[D], COMPANIES).await? {
-        let mut parts = part(Parts::of(&found.row, index::COMPANY_BY_INDUSTRY), &found.row)?;
-        let co = part(parts.short().and(parts.short()), &found.row)?;
-        symbols.extend(issues(session, co).await?);
+    for co in session.index(prefix, COMPANIES, |mut rest| rest.short()).await? {
+        let prefix = Key::of(index::SECURITY_BY_COMPANY).short(co);
+        let security = |mut rest: Parts<'_>| rest.byte().and(rest.short());
+        symbols.extend(session.index(prefix, usize::MAX, security).await?);
     }
     Ok(symbols)
-}
-
-/// Reads the securities of a company.
-async fn issues(session: &mut Session, co: u32) -> Result<Vec<u32>> {
-    let prefix = Key::of(index::SECURITY_BY_COMPANY).short(co).row();
-    let rows = session.rows(prefix, &[D], usize::MAX).await?;
-    let number = |row: &percolator::ScannedRow| {
-        let mut parts = part(Parts::of(&row.row, index::SECURITY_BY_COMPANY), &row.row)?;
-        part(parts.short().and(parts.byte()).and(parts.short()), &row.row)
-    };
-    rows.iter().map(number).collect()
 }

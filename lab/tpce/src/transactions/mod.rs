@@ -23,7 +23,6 @@ use percolator::Result;
 
 use crate::request::{Answer, Request};
 
-/// Runs one attempt.
 pub(crate) async fn run(session: &mut Session, request: &Request) -> Result<Answer> {
     match request {
         Request::TradeOrder(order) => trade_order::run(session, order).await,

@@ -21,11 +21,11 @@ pub(super) async fn run(
     let mut answer = Answer::default();
     let security: Security = session.record(keys::security(symb)).await?;
     let rows = [keys::company(security.co), keys::exchange(security.ex)];
-    let packed = session.packed(&rows).await?;
+    let packed = session.packed(rows).await?;
     let company: Company = decode(&packed[0])?;
     let exchange: Exchange = decode(&packed[1])?;
     let rows = [keys::address(company.ad), keys::address(exchange.ad)];
-    let addresses: Vec<Address> = session.need_many(&rows, &D).await?;
+    let addresses: Vec<Address> = session.need_many(rows, &D).await?;
     let (last, volume): (Price, i64) = session.pair(keys::last_trade(symb), &[PRICE, VOL]).await?;
 
     let co = security.co;
@@ -35,15 +35,15 @@ pub(super) async fn run(
         keys::daily_market(symb, from_day),
         keys::daily_market(symb, from_day + days),
     );
-    let prices: Vec<DailyMarket> = session.records_in(range).await?;
+    let prices: Vec<DailyMarket> = session.records_in(range, usize::MAX).await?;
     let xrefs: Vec<NewsXref> = session.records(keys::news_xrefs(co), NEWS).await?;
     // The rows named by the rows above.
     let zip_codes = addresses.iter().map(|address| keys::zip_code(address.zc));
     let companies = competitors.iter().map(|other| keys::company(other.comp));
     let industries = competitors.iter().map(|other| keys::industry(other.ind));
     let news = xrefs.iter().map(|xref| keys::news_item(xref.ni));
-    let rows: Vec<_> = zip_codes.chain(companies).chain(industries).chain(news).collect();
-    let packed = session.packed(&rows).await?;
+    let rows = zip_codes.chain(companies).chain(industries).chain(news);
+    let packed = session.packed(rows).await?;
     let (zip_codes, packed) = packed.split_at(addresses.len());
     let (companies, packed) = packed.split_at(competitors.len());
     let (industries, news) = packed.split_at(competitors.len());

@@ -4,10 +4,9 @@ use percolator::{Bytes, Column, Error, Result, RowKey, RowRange, ScannedRow, Tab
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::model::{D, Stored, decode, encode};
+use crate::model::{D, Key, Parts, Stored, decode, encode};
 use crate::request::Reads;
 
-/// One attempt of a transaction.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) tx: Transaction,
@@ -31,7 +30,6 @@ impl Session {
         value.map(|value| decode(&value)).transpose()
     }
 
-    /// Reads a cell that must exist.
     pub(crate) async fn need<T: DeserializeOwned>(
         &mut self,
         row: RowKey,
@@ -46,69 +44,70 @@ impl Session {
         self.need(row, &D).await
     }
 
+    async fn values(&mut self, rows: &[RowKey], column: &Column) -> Result<Vec<Option<Bytes>>> {
+        self.reads.gets += rows.len() as u64;
+        let found = self.tx.get_many(&self.table, rows, std::slice::from_ref(column)).await?;
+        Ok(found.into_iter().map(|mut values| values.pop().flatten()).collect())
+    }
+
     /// Reads a cell of each of several rows. The cells may be missing.
     pub(crate) async fn many<T: DeserializeOwned>(
         &mut self,
-        rows: &[RowKey],
+        rows: impl IntoIterator<Item = RowKey>,
         column: &Column,
     ) -> Result<Vec<Option<T>>> {
-        self.reads.gets += rows.len() as u64;
-        let found = self.tx.get_many(&self.table, rows, std::slice::from_ref(column)).await?;
-        let one = |mut values: Vec<Option<Bytes>>| {
-            values.pop().flatten().map(|value| decode(&value)).transpose()
-        };
-        found.into_iter().map(one).collect()
+        let found = self.values(&Vec::from_iter(rows), column).await?;
+        found.iter().map(|value| value.as_ref().map(|value| decode(value)).transpose()).collect()
     }
 
     /// Reads the packed cells of rows of several tables, which must exist. This takes one
     /// request instead of one for each table.
-    pub(crate) async fn packed(&mut self, rows: &[RowKey]) -> Result<Vec<Bytes>> {
-        self.reads.gets += rows.len() as u64;
-        let found = self.tx.get_many(&self.table, rows, std::slice::from_ref(&D)).await?;
-        let need = |(mut values, row): (Vec<Option<Bytes>>, &RowKey)| {
-            values.pop().flatten().ok_or_else(|| missing(row, &D))
-        };
-        found.into_iter().zip(rows).map(need).collect()
+    pub(crate) async fn packed(
+        &mut self,
+        rows: impl IntoIterator<Item = RowKey>,
+    ) -> Result<Vec<Bytes>> {
+        let rows = Vec::from_iter(rows);
+        let found = self.values(&rows, &D).await?.into_iter().zip(&rows);
+        found.map(|(value, row)| value.ok_or_else(|| missing(row, &D))).collect()
     }
 
     /// Reads a cell of each of several rows. The cells must exist.
     pub(crate) async fn need_many<T: DeserializeOwned>(
         &mut self,
-        rows: &[RowKey],
+        rows: impl IntoIterator<Item = RowKey>,
         column: &Column,
     ) -> Result<Vec<T>> {
-        let found = self.many(rows, column).await?;
-        let need = |(value, row): (Option<T>, &RowKey)| value.ok_or_else(|| missing(row, column));
-        found.into_iter().zip(rows).map(need).collect()
+        let rows = Vec::from_iter(rows);
+        let found = self.values(&rows, column).await?.into_iter().zip(&rows);
+        found.map(|(value, row)| decode(&value.ok_or_else(|| missing(row, column))?)).collect()
     }
 
     /// Reads two cells of each of several rows. The cells must exist.
     pub(crate) async fn pairs<A: DeserializeOwned, B: DeserializeOwned>(
         &mut self,
-        rows: &[RowKey],
+        rows: impl IntoIterator<Item = RowKey>,
         columns: &[Column; 2],
     ) -> Result<Vec<(A, B)>> {
+        let rows = Vec::from_iter(rows);
         self.reads.gets += 2 * rows.len() as u64;
-        let found = self.tx.get_many(&self.table, rows, columns).await?;
+        let found = self.tx.get_many(&self.table, &rows, columns).await?;
         let pair = |(values, row): (Vec<Option<Bytes>>, &RowKey)| match values.as_slice() {
             [Some(a), Some(b)] => Ok((decode(a)?, decode(b)?)),
             [None, _] => Err(missing(row, &columns[0])),
             _ => Err(missing(row, &columns[1])),
         };
-        found.into_iter().zip(rows).map(pair).collect()
+        found.into_iter().zip(&rows).map(pair).collect()
     }
 
-    /// Reads two cells of a row. The cells must exist.
     pub(crate) async fn pair<A: DeserializeOwned, B: DeserializeOwned>(
         &mut self,
         row: RowKey,
         columns: &[Column; 2],
     ) -> Result<(A, B)> {
-        let mut pairs = self.pairs(std::slice::from_ref(&row), columns).await?;
+        let mut pairs = self.pairs([row.clone()], columns).await?;
         pairs.pop().ok_or_else(|| missing(&row, &columns[0]))
     }
 
-    /// Reads the first rows of a prefix.
     pub(crate) async fn rows(
         &mut self,
         prefix: RowKey,
@@ -131,22 +130,36 @@ impl Session {
         Ok(rows)
     }
 
+    /// Reads the keys of the first rows of a prefix of an index. `rest` takes what it needs from
+    /// the parts of a key after the prefix.
+    pub(crate) async fn index<T>(
+        &mut self,
+        prefix: Key,
+        limit: usize,
+        rest: impl Fn(Parts<'_>) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let prefix = prefix.row();
+        let rows = self.rows(prefix.clone(), &[D], limit).await?;
+        let rest = |row: &ScannedRow| part(Parts::of(&row.row, &prefix).and_then(&rest), &row.row);
+        rows.iter().map(rest).collect()
+    }
+
     /// Reads the packed cells of the first rows of a prefix.
     pub(crate) async fn records<T: DeserializeOwned>(
         &mut self,
         prefix: RowKey,
         limit: usize,
     ) -> Result<Vec<T>> {
-        let rows = self.rows(prefix, &[D], limit).await?;
-        rows.iter().flat_map(|row| &row.cells).map(|(_, value)| decode(value)).collect()
+        self.records_in(RowRange::prefix(prefix), limit).await
     }
 
-    /// Reads the packed cells of a range.
+    /// Reads the packed cells of the first rows of a range.
     pub(crate) async fn records_in<T: DeserializeOwned>(
         &mut self,
         range: RowRange,
+        limit: usize,
     ) -> Result<Vec<T>> {
-        let rows = self.rows_in(range, &[D], usize::MAX).await?;
+        let rows = self.rows_in(range, &[D], limit).await?;
         rows.iter().flat_map(|row| &row.cells).map(|(_, value)| decode(value)).collect()
     }
 
@@ -159,7 +172,6 @@ impl Session {
         Ok(())
     }
 
-    /// Deletes all cells of a record, its index rows included.
     pub(crate) fn remove(&mut self, record: &impl Stored) -> Result<()> {
         for (row, column, _) in record.cells() {
             self.delete(row, &column)?;
@@ -167,7 +179,6 @@ impl Session {
         Ok(())
     }
 
-    /// Writes a cell.
     pub(crate) fn set(
         &mut self,
         row: RowKey,
@@ -178,7 +189,6 @@ impl Session {
         self.tx.set(&self.table, row, column, encode(value))
     }
 
-    /// Deletes a cell.
     pub(crate) fn delete(&mut self, row: RowKey, column: &Column) -> Result<()> {
         self.reads.writes += 1;
         self.tx.delete(&self.table, row, column)

@@ -6,6 +6,7 @@ use crate::model::*;
 use crate::request::{Answer, LOOKUP_TRADES, Lookup};
 
 use super::session::{Session, cell, part};
+use super::trade_status::newest;
 
 /// Rows of an index that are read at a time in search of those before a time.
 const PAGE: usize = 64;
@@ -27,34 +28,27 @@ pub(super) async fn found(session: &mut Session, lookup: &Lookup) -> Result<Vec<
     match lookup {
         Lookup::Listed(trades) => Ok(trades.clone()),
         Lookup::OfAccount { ca, until } => {
-            let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(*ca);
-            until_then(session, prefix, index::TRADE_BY_ACCOUNT.len() + 8, *until).await
+            until_then(session, Key::of(index::TRADE_BY_ACCOUNT).long(*ca), *until).await
         }
         Lookup::OfSecurity { symb, until } => {
-            let prefix = Key::of(index::TRADE_BY_SECURITY).short(*symb);
-            until_then(session, prefix, index::TRADE_BY_SECURITY.len() + 4, *until).await
+            until_then(session, Key::of(index::TRADE_BY_SECURITY).short(*symb), *until).await
         }
         Lookup::FirstOf { .. } => Ok(Vec::new()),
     }
 }
 
-/// Finds the newest trades of an index that were entered up to a time. `length` is that of the
-/// prefix.
-async fn until_then(
-    session: &mut Session,
-    prefix: Key,
-    length: usize,
-    until: u64,
-) -> Result<Vec<u64>> {
-    let mut left = percolator::RowRange::prefix(prefix.row());
+/// Finds the newest trades of an index that were entered up to a time.
+async fn until_then(session: &mut Session, prefix: Key, until: u64) -> Result<Vec<u64>> {
+    let prefix = prefix.row();
+    let mut left = percolator::RowRange::prefix(prefix.clone());
     let mut trades = Vec::new();
     loop {
         let rows = session.rows_in(left.clone(), &[D], PAGE).await?;
         let Some(last) = rows.last() else { return Ok(trades) };
         for row in &rows {
             if cell::<u64>(row, &D)? <= until {
-                let number = row.row.as_bytes()[length..].try_into().ok().map(u64::from_be_bytes);
-                trades.push(!part(number, &row.row)?);
+                let mut rest = part(Parts::of(&row.row, &prefix), &row.row)?;
+                trades.push(part(rest.newest_first(), &row.row)?);
             }
         }
         if rows.len() < PAGE || trades.len() >= LOOKUP_TRADES {
@@ -71,14 +65,12 @@ pub(super) async fn details(
     trades: &[u64],
     answer: &mut Answer,
 ) -> Result<Vec<(Trade, TradeState)>> {
-    let rows =
-        |key: fn(u64) -> percolator::RowKey| trades.iter().map(|t| key(*t)).collect::<Vec<_>>();
-    let found: Vec<(Trade, TradeState)> = session.pairs(&rows(keys::trade), &[D, STATE]).await?;
-    let settlements: Vec<Option<Settlement>> = session.many(&rows(keys::settlement), &D).await?;
-    let cash: Vec<Option<CashTransaction>> =
-        session.many(&rows(keys::cash_transaction), &D).await?;
-    let rows: Vec<_> = trades.iter().flat_map(|t| steps_of(*t)).collect();
-    let steps: Vec<Option<TradeHistory>> = session.many(&rows, &D).await?;
+    let rows = |key: fn(u64) -> percolator::RowKey| trades.iter().map(move |t| key(*t));
+    let found: Vec<(Trade, TradeState)> = session.pairs(rows(keys::trade), &[D, STATE]).await?;
+    let settlements: Vec<Option<Settlement>> = session.many(rows(keys::settlement), &D).await?;
+    let cash: Vec<Option<CashTransaction>> = session.many(rows(keys::cash_transaction), &D).await?;
+    let rows = trades.iter().flat_map(|t| steps_of(*t));
+    let steps: Vec<Option<TradeHistory>> = session.many(rows, &D).await?;
     for steps in steps.chunks(STEPS_MAX.into()) {
         answer.item(steps.iter().flatten().map(|step| step.dts as i64).sum());
     }
@@ -99,25 +91,18 @@ pub(super) fn steps_of(t: u64) -> impl Iterator<Item = percolator::RowKey> {
 /// Implements frame 4: the history of the lots that an account's first trade changed.
 async fn first_of(session: &mut Session, ca: u64) -> Result<Answer> {
     let mut answer = Answer::default();
-    let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(ca).row();
-    let rows = session.rows(prefix, &[D], usize::MAX).await?;
-    // The newest trade comes first, so the first trade is the last row.
-    let Some(first) = rows.last() else { return Ok(answer) };
-    let mut parts = part(Parts::of(&first.row, index::TRADE_BY_ACCOUNT), &first.row)?;
-    let t = part(parts.long().and(parts.newest_first()), &first.row)?;
+    // The newest trade comes first, so the first trade is the last one.
+    let Some(t) = newest(session, ca, usize::MAX).await?.pop() else { return Ok(answer) };
     let touched: Vec<HoldingHistory> =
         session.records(keys::holding_histories(t), usize::MAX).await?;
     let mut rows = Vec::new();
     for HoldingHistory { h, .. } in touched {
-        let prefix = Key::of(index::HISTORY_BY_LOT).long(h).row();
-        for found in session.rows(prefix, &[D], LOOKUP_TRADES).await? {
-            let mut parts = part(Parts::of(&found.row, index::HISTORY_BY_LOT), &found.row)?;
-            let t = part(parts.long().and(parts.long()), &found.row)?;
-            rows.push(keys::holding_history(t, h));
-        }
+        let prefix = Key::of(index::HISTORY_BY_LOT).long(h);
+        let trades = session.index(prefix, LOOKUP_TRADES, |mut rest| rest.long()).await?;
+        rows.extend(trades.into_iter().map(|t| keys::holding_history(t, h)));
     }
     rows.truncate(LOOKUP_TRADES);
-    let histories: Vec<HoldingHistory> = session.need_many(&rows, &D).await?;
+    let histories: Vec<HoldingHistory> = session.need_many(rows, &D).await?;
     histories.iter().for_each(|history| answer.item(history.after - history.before));
     Ok(answer)
 }

@@ -6,7 +6,7 @@ use crate::model::*;
 use crate::request::{Accepted, Answer, Ordered, TradeOrder};
 use crate::rules::{Fill, settle, share, taxed};
 
-use super::session::{Session, part};
+use super::session::{Session, cell, part};
 use super::trade_result::{commission, lots, tax_rates};
 
 /// Number of positions from which a margin account's value is estimated.
@@ -22,7 +22,7 @@ pub(super) async fn run(session: &mut Session, order: &TradeOrder) -> Result<Ans
         answer.unchanged = true;
         return Ok(answer);
     }
-    let packed = session.packed(&[keys::account(order.ca), keys::trade_type(order.tt)]).await?;
+    let packed = session.packed([keys::account(order.ca), keys::trade_type(order.tt)]).await?;
     let account: CustomerAccount = decode(&packed[0])?;
     let trade_type: TradeType = decode(&packed[1])?;
     let (customer, tier): (Customer, u8) =
@@ -74,13 +74,9 @@ async fn security(session: &mut Session, ordered: &Ordered) -> Result<(Security,
         Ordered::Issue { company, issue } => {
             let row = Key::of(index::COMPANY_BY_NAME).text(company).row();
             let co: u32 = session.record(row).await?;
-            let prefix = Key::of(index::SECURITY_BY_COMPANY).short(co).byte(*issue).row();
-            let found = session.rows(prefix, &[D], 1).await?;
-            let row = found.first().map(|found| &found.row);
-            let row =
-                row.ok_or_else(|| Error::application(format!("{company} has no such issue")))?;
-            let mut parts = part(Parts::of(row, index::SECURITY_BY_COMPANY), row)?;
-            part(parts.short().and(parts.byte()).and(parts.short()), row)?
+            let prefix = Key::of(index::SECURITY_BY_COMPANY).short(co).byte(*issue);
+            let found = session.index(prefix, 1, |mut rest| rest.short()).await?.pop();
+            found.ok_or_else(|| Error::application(format!("{company} has no such issue")))?
         }
     };
     let security: Security = session.record(keys::security(symb)).await?;
@@ -105,7 +101,6 @@ async fn sector(
     Ok(industry.sc)
 }
 
-/// Estimates the taxes on the trade at this price.
 async fn estimated_tax(
     session: &mut Session,
     order: &TradeOrder,
@@ -135,8 +130,8 @@ async fn estimated_tax(
 async fn worth(session: &mut Session, ca: u64) -> Result<i64> {
     let balance: i64 = session.need(keys::account(ca), &BAL).await?;
     let held = positions(session, ca, POSITIONS).await?;
-    let rows: Vec<_> = held.iter().map(|(symb, _)| keys::last_trade(*symb)).collect();
-    let prices: Vec<Price> = session.need_many(&rows, &PRICE).await?;
+    let rows = held.iter().map(|(symb, _)| keys::last_trade(*symb));
+    let prices: Vec<Price> = session.need_many(rows, &PRICE).await?;
     Ok(balance + held.iter().zip(prices).map(|((_, qty), last)| qty * last.price).sum::<i64>())
 }
 
@@ -161,7 +156,7 @@ pub(super) async fn held(
         let mut parts = part(Parts::of(&row.row, "HS:"), &row.row)?;
         let ca = part(parts.long(), &row.row)?;
         let symb = part(parts.short(), &row.row)?;
-        Ok((ca, symb, super::session::cell(row, &QTY)?))
+        Ok((ca, symb, cell(row, &QTY)?))
     };
     rows.iter().map(position).collect()
 }

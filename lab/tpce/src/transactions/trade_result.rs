@@ -24,7 +24,7 @@ pub(super) async fn run(session: &mut Session, execution: Execution) -> Result<A
     }
     let Trade { ca, symb, qty, .. } = trade;
     let rows = [keys::trade_type(trade.tt), keys::account(ca), keys::security(symb)];
-    let packed = session.packed(&rows).await?;
+    let packed = session.packed(rows).await?;
     let trade_type: TradeType = decode(&packed[0])?;
     let account: CustomerAccount = decode(&packed[1])?;
     let security: Security = decode(&packed[2])?;
@@ -94,16 +94,14 @@ pub(super) async fn lots(session: &mut Session, ca: u64, symb: u32) -> Result<Ve
     rows.iter().map(lot).collect()
 }
 
-/// Reads the sum of a customer's tax rates.
 pub(super) async fn tax_rates(session: &mut Session, c: u64) -> Result<i64> {
     let taxes: Vec<CustomerTaxrate> =
         session.records(keys::customer_taxrates(c), usize::MAX).await?;
-    let rows: Vec<_> = taxes.iter().map(|tax| keys::tax_rate(tax.tx)).collect();
-    let rates: Vec<TaxRate> = session.need_many(&rows, &D).await?;
+    let rows = taxes.iter().map(|tax| keys::tax_rate(tax.tx));
+    let rates: Vec<TaxRate> = session.need_many(rows, &D).await?;
     Ok(rates.iter().map(|tax| tax.rate).sum())
 }
 
-/// Computes the broker's commission on a trade.
 pub(super) async fn commission(
     session: &mut Session,
     tier: u8,

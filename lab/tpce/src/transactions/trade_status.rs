@@ -7,28 +7,28 @@ use percolator::Result;
 use crate::model::*;
 use crate::request::Answer;
 
-use super::session::{Session, all, part};
+use super::session::{Session, all};
 
 const TRADES: usize = 50;
 
 pub(super) async fn run(session: &mut Session, ca: u64) -> Result<Answer> {
     let mut answer = Answer::default();
     let trades = newest(session, ca, TRADES).await?;
-    let rows: Vec<_> = trades.iter().map(|t| keys::trade(*t)).collect();
-    let trades: Vec<(Trade, TradeState)> = session.pairs(&rows, &[D, STATE]).await?;
+    let rows = trades.into_iter().map(keys::trade);
+    let trades: Vec<(Trade, TradeState)> = session.pairs(rows, &[D, STATE]).await?;
     let symbols: BTreeSet<u32> = trades.iter().map(|(trade, _)| trade.symb).collect();
     let rows = [keys::account(ca)].into_iter();
     let rows = rows.chain((0..5).map(keys::trade_type)).chain((0..5).map(keys::status_type));
-    let rows: Vec<_> = rows.chain(symbols.into_iter().map(keys::security)).collect();
-    let packed = session.packed(&rows).await?;
+    let rows = rows.chain(symbols.into_iter().map(keys::security));
+    let packed = session.packed(rows).await?;
     let account: CustomerAccount = decode(&packed[0])?;
     let types: Vec<TradeType> = all(&packed[1..6])?;
     let states: Vec<StatusType> = all(&packed[6..11])?;
     let securities: Vec<Security> = all(&packed[11..])?;
     let exchanges: BTreeSet<u8> = securities.iter().map(|security| security.ex).collect();
     let rows = [keys::customer(account.c)].into_iter();
-    let rows: Vec<_> = rows.chain(exchanges.into_iter().map(keys::exchange)).collect();
-    let packed = session.packed(&rows).await?;
+    let rows = rows.chain(exchanges.into_iter().map(keys::exchange));
+    let packed = session.packed(rows).await?;
     let customer: Customer = decode(&packed[0])?;
     let exchanges: Vec<Exchange> = all(&packed[1..])?;
     let broker: String = session.need(keys::broker(account.b), &NAME).await?;
@@ -42,13 +42,7 @@ pub(super) async fn run(session: &mut Session, ca: u64) -> Result<Answer> {
     Ok(answer)
 }
 
-/// Reads the newest trades of an account.
 pub(super) async fn newest(session: &mut Session, ca: u64, limit: usize) -> Result<Vec<u64>> {
-    let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(ca).row();
-    let rows = session.rows(prefix, &[D], limit).await?;
-    let number = |row: &percolator::ScannedRow| {
-        let mut parts = part(Parts::of(&row.row, index::TRADE_BY_ACCOUNT), &row.row)?;
-        part(parts.long().and(parts.newest_first()), &row.row)
-    };
-    rows.iter().map(number).collect()
+    let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(ca);
+    session.index(prefix, limit, |mut rest| rest.newest_first()).await
 }

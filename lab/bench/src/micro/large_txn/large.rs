@@ -113,7 +113,6 @@ impl Large {
         Ok(watch.stop())
     }
 
-    /// Reads every cell.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
         let snapshot = self.db.snapshot().await?;
         let newest = Selection::default().column(NEWEST, QUALIFIER, TimeRange::ALL, 1);

@@ -77,7 +77,6 @@ impl Many {
         Ok(turn.stop())
     }
 
-    /// Reads every row.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
         let snapshot = self.db.snapshot().await?;
         let mut wrong = 0_u64;

@@ -80,7 +80,6 @@ async fn meet(
     Ok(())
 }
 
-/// A store with slow tables.
 #[derive(Debug)]
 struct Slowed(Arc<FjallStore>);
 

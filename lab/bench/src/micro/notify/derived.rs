@@ -70,7 +70,6 @@ fn writer_row(number: usize) -> RowKey {
 
 const DERIVED: &str = "derived";
 
-/// An observer that sums up the writers' rows.
 struct SumUp;
 
 impl Observer for SumUp {
@@ -82,7 +81,6 @@ impl Observer for SumUp {
     }
 }
 
-/// The experiment.
 #[derive(Debug)]
 pub(super) struct Derived {
     db: Percolator,
@@ -176,7 +174,6 @@ impl Derived {
         Ok(called.block.with("conflicts", conflicts))
     }
 
-    /// Compares the derived rows with the acknowledged sums.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
         let snapshot = self.db.snapshot().await?;
         let mut conditions = Vec::new();

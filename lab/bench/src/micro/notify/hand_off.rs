@@ -24,7 +24,6 @@ pub(super) enum Where {
     Across,
 }
 
-/// The thread whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Caller,
@@ -53,7 +52,6 @@ impl Place {
     }
 }
 
-/// The arm.
 #[derive(Debug)]
 pub(super) struct HandOff {
     random: SmallRng,

@@ -12,20 +12,18 @@ use std::time::Duration;
 use bigtable::sync::locked;
 use percolator::{Change, Observer, Percolator, Registration, Table, Transaction, WorkerOptions};
 
-use super::super::bed::{COLUMN, open};
+use super::super::bed::{COLUMN, open, write};
 use crate::report::Condition;
 use crate::turns::{Block, Others, Start, nanos};
 
 const TABLE: &str = "line";
 const ROWS: u64 = 4_000;
-const AT_ONCE: u64 = 1_000;
 const SCANNERS: usize = 16;
 /// The length of an observer's run.
 const SLOW: Duration = Duration::from_millis(2);
 /// Longest wait for the first run.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The experiment.
 #[derive(Debug)]
 pub(super) struct Scanners {
     db: Percolator,
@@ -99,18 +97,13 @@ impl Scanners {
         // Registers the observer in the schema before the rows are written.
         self.db.observe(vec![observer()], options.clone()).await?.stop().await;
         *locked(&line) = Line::default();
-        for first in (0..ROWS).step_by(AT_ONCE as usize) {
-            let mut tx = self.stranger.begin().await?;
-            for row in first..first + AT_ONCE {
-                tx.set(&self.table, format!("{row:08}"), &COLUMN, "dirty")?;
-            }
-            tx.commit().await?;
-        }
+        let rows = (0..ROWS).map(|row| (format!("{row:08}").into(), "dirty"));
+        write(&self.stranger, &self.table, &COLUMN, rows).await?;
         let start = Start::beside(Others::Nobody);
         let workers = self.db.observe(vec![observer()], options).await?;
         tokio::time::sleep(length).await;
         // On a busy machine even the first run may not have ended yet.
-        while locked(&line).latencies.is_empty() && start.at().elapsed() < PATIENCE {
+        while locked(&line).latencies.is_empty() && start.at.elapsed() < PATIENCE {
             tokio::time::sleep(SLOW).await;
         }
         let spent = start.spent();

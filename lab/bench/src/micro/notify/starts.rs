@@ -60,7 +60,6 @@ pub(super) enum Way {
 /// requested.
 type Started = (u64, u64);
 
-/// The experiment.
 #[derive(Debug)]
 pub(super) struct Starts {
     db: Percolator,
@@ -112,7 +111,6 @@ impl Starts {
         (Registration::strong("clocked", TABLE, &COLUMN, observer), starts)
     }
 
-    /// Writes a row, and returns the number of the write.
     async fn write(&mut self, row: u64, hinted: bool) -> anyhow::Result<u64> {
         let writer = if hinted { &self.db } else { &self.stranger };
         self.writes += 1;
@@ -215,7 +213,6 @@ impl Starts {
         Ok(block)
     }
 
-    /// Waits until the observer has started for each of these writes.
     async fn await_starts(
         &mut self,
         starts: &mut UnboundedReceiver<Started>,

@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::{Notify, watch};
 
-use super::super::bed::{VALUE_BYTES, key, open};
+use super::super::bed::{VALUE_BYTES, key, open, write};
 use super::workers::{WORKERS, idle_workers};
 use crate::callers::{AsyncCaller, call, committed};
 use crate::report::Condition;
@@ -23,12 +23,9 @@ const PLAIN: Column = Column::literal("plain");
 /// Dirty cells of the first turn, and the most of any turn.
 const CELLS: usize = 500;
 const CELLS_MAX: usize = 100_000;
-/// Cells that one transaction makes dirty.
-const AT_ONCE: usize = 500;
 /// Longest wait for the last observer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The experiment.
 #[derive(Debug)]
 pub(super) struct Throughput {
     db: Percolator,
@@ -70,7 +67,6 @@ impl Observer for NoOp {
     }
 }
 
-/// A caller that writes random cells.
 struct Writer {
     db: Percolator,
     table: Table,
@@ -116,14 +112,9 @@ impl Throughput {
         let observer = NoOp { gate, ended: ended.clone() };
         let observer = Registration::strong("no-op", TABLE, &OBSERVED, observer);
         let workers = idle_workers(&self.db, vec![observer]).await?;
-        for first in (0..cells).step_by(AT_ONCE) {
-            let mut tx = self.db.begin().await?;
-            for cell in first..(first + AT_ONCE).min(cells) {
-                let value = Bytes::from_static(&[7; VALUE_BYTES]);
-                tx.set(&self.table, key(cell), &OBSERVED, value)?;
-            }
-            tx.commit().await?;
-        }
+        let value = Bytes::from_static(&[7; VALUE_BYTES]);
+        let dirty = (0..cells).map(|cell| (key(cell), value.clone()));
+        write(&self.db, &self.table, &OBSERVED, dirty).await?;
         let before = self.db.stats();
         let start = Start::beside(Others::Nobody);
         open.send_replace(true);

@@ -102,7 +102,7 @@ where
     F: Future<Output = anyhow::Result<T>> + Send + 'static,
 {
     let start = Start::beside(others);
-    let started = start.at();
+    let started = start.at;
     let runtime = tokio::runtime::Handle::current();
     let clock = std::thread::spawn(move || {
         let (mut tasks, mut due, mut come) = (Vec::new(), Duration::ZERO, 0);

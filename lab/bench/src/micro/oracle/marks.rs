@@ -1,38 +1,26 @@
-//! Marks each timestamp that a caller got, to find repeated ones.
+//! Counts timestamps that came twice or went back.
 
-use std::collections::BTreeMap;
-
-/// Timestamps in one page of marks.
-const PAGE: u64 = 64 * 1024;
-
-/// The marks of all timestamps so far.
+/// The timestamps so far.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    pages: BTreeMap<u64, Vec<u64>>,
     highest: u64,
     count: u64,
     wrong: u64,
 }
 
 impl Marks {
-    /// Marks the timestamps of one turn: each caller's, in the order in which it got them. All
-    /// must lie above those of earlier turns.
+    /// Adds the timestamps of one turn: each caller's, in the order in which it got them. All
+    /// must lie above those of earlier turns, so that none of those can come again.
     pub(super) fn add(&mut self, callers: &[Vec<u64>]) {
-        let before = self.highest;
         for timestamps in callers {
-            let mut last = before;
-            for &timestamp in timestamps {
-                let page = self.pages.entry(timestamp / PAGE);
-                let page = page.or_insert_with(|| vec![0; (PAGE / 64) as usize]);
-                let (word, bit) = ((timestamp % PAGE / 64) as usize, 1 << (timestamp % 64));
-                let twice = page[word] & bit != 0;
-                self.wrong += u64::from(twice || timestamp <= last);
-                page[word] |= bit;
-                last = timestamp;
-                self.count += 1;
-                self.highest = self.highest.max(timestamp);
-            }
+            let before = std::iter::once(&self.highest).chain(timestamps);
+            self.wrong += before.zip(timestamps).filter(|(last, next)| next <= last).count() as u64;
         }
+        let mut all = callers.concat();
+        all.sort_unstable();
+        self.wrong += all.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
+        self.count += all.len() as u64;
+        self.highest = self.highest.max(all.last().copied().unwrap_or_default());
     }
 
     pub(super) fn count(&self) -> u64 {

@@ -11,7 +11,7 @@ use percolator_cli::store::Commit;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::super::bed::{AT_ONCE, COLUMN, cell, key, number, open};
+use super::super::bed::{COLUMN, cell, key, number, open, write};
 use super::{LIFETIME, LOCKS};
 use crate::report::Condition;
 use crate::turns::{Block, Watch, nanos};
@@ -46,13 +46,7 @@ impl Locks {
         let db = open(dir).await?;
         let two_phases = Client::open(db.services().clone(), Commit::TwoPhases.options()).await?;
         let table = db.table("cells").await?;
-        for first in (0..CELLS).step_by(AT_ONCE) {
-            let mut tx = db.begin().await?;
-            for at in first..(first + AT_ONCE).min(CELLS) {
-                tx.set(&table, key(at), &COLUMN, cell(1))?;
-            }
-            tx.commit().await?;
-        }
+        write(&db, &table, &COLUMN, (0..CELLS).map(|at| (key(at), cell(1)))).await?;
         Ok(Locks {
             db,
             two_phases,
@@ -109,7 +103,6 @@ impl Locks {
         self.wrong += u64::from(value != self.written[cell]);
     }
 
-    /// Draws this many different cells at random.
     fn some(&mut self, count: usize) -> Vec<usize> {
         rand::seq::index::sample(&mut self.random, CELLS, count.min(CELLS)).into_vec()
     }
@@ -194,7 +187,6 @@ impl Locks {
         Ok(block)
     }
 
-    /// Reads every cell once more.
     pub(super) async fn conditions(&mut self) -> anyhow::Result<Vec<Condition>> {
         for cell in 0..CELLS {
             self.read(cell).await?;
@@ -212,7 +204,6 @@ fn next(block: &Block, length: Duration) -> usize {
     (length.as_secs_f64() / each.max(1e-9)) as usize
 }
 
-/// Reads a cell's value.
 async fn value(snapshot: &Snapshot, table: &Table, at: usize) -> percolator::Result<u64> {
     Ok(number(snapshot.get(table, key(at), &COLUMN).await?.as_deref()))
 }

@@ -33,7 +33,6 @@ pub(super) struct Bed {
     pub(super) keys: Vec<RowKey>,
 }
 
-/// A copy of the cells.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     Cells,
@@ -71,7 +70,6 @@ impl Bed {
         Ok(Bed { server, db, tables, each_alone, bare, template, keys })
     }
 
-    /// Number of transactions that the clients have committed.
     pub(super) fn committed(&self) -> u64 {
         self.db.stats().committed + self.each_alone.0.stats().committed
     }

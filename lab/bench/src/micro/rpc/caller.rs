@@ -37,7 +37,6 @@ pub(super) struct Caller {
     work: Work,
     done: usize,
     random: SmallRng,
-    /// The numbers of its cells.
     cells: Vec<usize>,
     /// Number of writes of each cell, in each copy.
     written: [Vec<u64>; 2],
@@ -47,9 +46,7 @@ pub(super) struct Caller {
     reads: Vec<BareRead>,
     /// The most operations of one turn so far.
     most: usize,
-    /// Number of acknowledged transactions.
     pub(super) committed: u64,
-    /// Number of wrong answers.
     pub(super) wrong: u64,
 }
 
@@ -77,7 +74,6 @@ impl Caller {
         (0..callers).map(caller).collect()
     }
 
-    /// Writes each of its cells once.
     pub(super) async fn load(&mut self) -> anyhow::Result<()> {
         let own: Vec<usize> = (0..self.cells.len()).collect();
         for own in own.chunks(LOAD_AT_ONCE) {
@@ -89,7 +85,6 @@ impl Caller {
         Ok(())
     }
 
-    /// Runs one transaction on these cells.
     async fn write(&mut self, part: Part, form: Form, own: &[usize]) -> anyhow::Result<()> {
         let written = &mut self.written[part as usize];
         let (client, table) = self.bed.client(part, form);
@@ -140,7 +135,6 @@ impl Caller {
         self.random.random_range(0..self.cells.len())
     }
 
-    /// True if a cell has this caller's last write.
     async fn is_right(&self, part: Part, own: usize) -> anyhow::Result<bool> {
         let (bed, cell) = (&self.bed, self.cells[own]);
         let snapshot = bed.db.snapshot().await?;

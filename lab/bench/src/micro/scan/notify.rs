@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::super::bed::{self, AT_ONCE, COLUMN, is_value, key, value};
 use super::{CACHE_BYTES, Check};
 use crate::spy::{Seen, Spy};
-use crate::turns::{Block, Spent};
+use crate::turns::{Block, Spent, go_on};
 
 const TABLE: &str = "cells";
 const OBSERVED: Column = Column::literal("observed");
@@ -41,7 +41,6 @@ pub(super) struct World {
     notified: u64,
 }
 
-/// Runs of the observer.
 #[derive(Debug, Default)]
 struct Runs {
     count: AtomicU64,
@@ -50,7 +49,6 @@ struct Runs {
     reached: Notify,
 }
 
-/// An observer that counts its runs.
 struct Count(Arc<Runs>);
 
 impl Observer for Count {
@@ -70,27 +68,25 @@ impl Runs {
 }
 
 impl World {
-    /// Creates a store with this many clean cells; `None` after Ctrl-C.
+    /// Creates a store with this many clean cells.
     pub(super) async fn create(
         context: &Context,
         dir: &Path,
         clean: usize,
-    ) -> anyhow::Result<Option<World>> {
+    ) -> anyhow::Result<World> {
         let runs = Arc::new(Runs::default());
         let world = World::open(dir, clean, runs).await?;
         // Declared before anything is written, so that no earlier write has to be found.
         world.db.declare(&[Runs::registration(&world.runs).observed().clone()]).await?;
         for first in (0..clean).step_by(AT_ONCE) {
-            if context.interrupt.requested() {
-                return Ok(None);
-            }
+            go_on(context)?;
             let mut tx = world.db.begin().await?;
             for row in first..(first + AT_ONCE).min(clean) {
                 tx.set(&world.table, key(row), &COLUMN, value(row, 1))?;
             }
             tx.commit().await?;
         }
-        Ok(Some(world))
+        Ok(world)
     }
 
     async fn open(dir: &Path, clean: usize, runs: Arc<Runs>) -> anyhow::Result<World> {
@@ -100,7 +96,6 @@ impl World {
         Ok(World { dir: dir.to_owned(), clean, db, table, seen_by_store, runs, notified: 0 })
     }
 
-    /// Closes the store, and opens it again.
     pub(super) async fn reopen(self) -> anyhow::Result<World> {
         let World { dir, clean, db, table, seen_by_store, runs, notified } = self;
         drop((db, table, seen_by_store));
@@ -108,7 +103,6 @@ impl World {
         Ok(World { notified, ..world })
     }
 
-    /// Number of the observer's runs.
     fn observed(&self) -> u64 {
         self.runs.count.load(Ordering::SeqCst)
     }
@@ -116,19 +110,12 @@ impl World {
     /// Makes this many cells dirty, spread evenly, in several transactions.
     async fn make_dirty(&mut self, count: usize) -> anyhow::Result<()> {
         let count = count.min(self.clean);
-        let rows: Vec<usize> = (0..count).map(|i| i * self.clean / count).collect();
-        for rows in rows.chunks(AT_ONCE) {
-            let mut tx = self.db.begin().await?;
-            for row in rows {
-                tx.set(&self.table, key(*row), &OBSERVED, "dirty")?;
-            }
-            tx.commit().await?;
-        }
+        let rows = (0..count).map(|i| (key(i * self.clean / count), "dirty"));
+        bed::write(&self.db, &self.table, &OBSERVED, rows).await?;
         self.notified += count as u64;
         Ok(())
     }
 
-    /// Lets workers find and process all dirty cells.
     async fn work(&self, threads: usize) -> anyhow::Result<()> {
         // Another client, which gets no hints from the writer.
         let services = self.db.services().clone();
@@ -166,7 +153,6 @@ impl World {
         Ok(Block { spent: Spent { elapsed, ..Spent::default() }, ..block })
     }
 
-    /// Processes this many notifications.
     pub(super) async fn process(&mut self, count: usize) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {

@@ -49,18 +49,18 @@ impl Rows {
     }
 
     async fn load(&self) -> anyhow::Result<()> {
-        let parts = || (0..self.keys.len()).step_by(AT_ONCE);
-        let part = |first: usize| first..(first + AT_ONCE).min(self.keys.len());
-        for first in parts() {
-            let requests = part(first).map(|row| set(&self.keys[row], 1, value(row, 1)));
-            bed::all(self.raw.check_and_mutate_rows(requests.collect()).await)?;
-            self.write(&self.one, part(first), 1).await?;
+        let rows = |written| {
+            let row = move |(row, key): (usize, &RowKey)| (key.clone(), value(row, written));
+            self.keys.iter().enumerate().map(row)
+        };
+        let requests: Vec<_> = rows(1).map(|(key, value)| set(&key, 1, value)).collect();
+        for some in requests.chunks(AT_ONCE) {
+            bed::all(self.raw.check_and_mutate_rows(some.to_vec()).await)?;
         }
+        bed::write(&self.db, &self.one, &COLUMN, rows(1)).await?;
         // Version by version, so that a cell's versions lie apart as in a real store.
         for written in 1..=VERSIONS {
-            for first in parts() {
-                self.write(&self.ten, part(first), written).await?;
-            }
+            bed::write(&self.db, &self.ten, &COLUMN, rows(written)).await?;
         }
         // The same state as after garbage collection. The engine keeps an overwritten record
         // until it merges both files, which does not happen during a load of seconds.
@@ -68,21 +68,6 @@ impl Rows {
         Ok(())
     }
 
-    async fn write(
-        &self,
-        table: &percolator::Table,
-        rows: std::ops::Range<usize>,
-        written: u64,
-    ) -> anyhow::Result<()> {
-        let mut tx = self.db.begin().await?;
-        for row in rows {
-            tx.set(table, &self.keys[row], &COLUMN, value(row, written))?;
-        }
-        tx.commit().await?;
-        Ok(())
-    }
-
-    /// Runs one turn of an arm.
     pub(super) async fn turn(&mut self, arm: usize, length: Duration) -> anyhow::Result<Block> {
         let at_once = ROWS_AT_ONCE.min(self.keys.len());
         let mut watch = Watch::start();
@@ -97,7 +82,6 @@ impl Rows {
         Ok(Block { operations, ..watch.stop() })
     }
 
-    /// Scans this many rows, and checks each.
     async fn scan(&mut self, arm: usize, first: usize, count: usize) -> anyhow::Result<()> {
         let range = RowRange {
             start: std::ops::Bound::Included(self.keys[first].clone()),
@@ -148,7 +132,6 @@ impl Rows {
         Ok(seen)
     }
 
-    /// Scans all tables from end to end.
     pub(super) async fn check_all(&mut self) -> anyhow::Result<()> {
         for arm in 0..ARMS.len() {
             self.scan(arm, 0, self.keys.len()).await?;
