@@ -62,6 +62,7 @@ use self::update::failed;
 use self::write::{Held, Writer};
 use crate::Error;
 
+pub(crate) mod generations;
 mod query;
 mod ranks;
 mod schema;
@@ -242,6 +243,12 @@ impl SearchIndex {
     /// wrote it, and the other errors of [`open`](Self::open).
     pub fn open_existing(path: &Path) -> Result<Self, Error> {
         SearchIndex::over(path, schema::open_existing(path)?)
+    }
+
+    /// Finds the index in `path` to search in if the store cannot be asked. If a worker that hung
+    /// was replaced, there may be several. The newest complete one is returned, or else the newest.
+    pub fn newest(path: &Path) -> PathBuf {
+        generations::newest(path)
     }
 
     fn over(path: &Path, (index, fields): (Index, Fields)) -> Result<Self, Error> {
