@@ -245,12 +245,6 @@ impl SearchIndex {
         SearchIndex::over(path, schema::open_existing(path)?)
     }
 
-    /// Finds the index in `path` to search in if the store cannot be asked. If a worker that hung
-    /// was replaced, there may be several. The newest complete one is returned, or else the newest.
-    pub fn newest(path: &Path) -> PathBuf {
-        generations::newest(path)
-    }
-
     fn over(path: &Path, (index, fields): (Index, Fields)) -> Result<Self, Error> {
         let reader = index
             .reader_builder()

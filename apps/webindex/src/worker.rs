@@ -4,8 +4,8 @@
 //! Workers may start, stop and die at any time. Work that a worker leaves undone is notified
 //! in the database, and the next worker that scans there finds it. The search index has one
 //! writer at a time. Among the workers that can reach its directory, the first one feeds it,
-//! and the others wait to take its place. One of them takes its place when the writer ends, or when
-//! it has reported nothing for 30 seconds (`writer.rs`).
+//! and the others wait to take its place. A waiting worker becomes the writer when the writer ends,
+//! or when the writer has reported nothing for 30 seconds (`writer.rs`).
 
 use std::path::Path;
 use std::sync::Arc;

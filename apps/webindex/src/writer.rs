@@ -14,21 +14,20 @@
 //! may be of a version that does not beat.
 //!
 //! **The old writer is fenced.** Each batch of the exporters reads the record in its own
-//! transaction, and fails with `Unavailable` if the generation is another one.
+//! transaction. It fails with `Unavailable` if the generation is another one.
 //!
 //! **Nothing is lost.** Let `c` be the timestamp at which a take-over commits.
 //!
 //! * A batch of the old writer with a snapshot at `c` or later sees the record, and fails.
 //! * A batch with an earlier snapshot may be acknowledged after `c`, and its pages are in the old
-//!   directory only. The new directory is marked `REBUILD`. The new writer takes the snapshot of the
-//!   rebuild after `c`, so the snapshot includes those pages. It notifies every document again,
-//!   and the ranks. Those notifications are newer than the old batch, which cannot acknowledge them.
+//!   directory only. The new directory is marked `REBUILD`. The new writer takes the snapshot of
+//!   the rebuild after `c`, so the snapshot includes those pages. The rebuild notifies every
+//!   document again, and the ranks. The old batch cannot acknowledge those newer notifications.
 //! * A page that is not in that snapshot was deleted before. The new directory has never had it,
 //!   because its first batch has a snapshot after `c`. A later deletion notifies the exporters
 //!   itself, and leaves a tombstone.
 //!
-//! The old writer writes only to the old directory, which nobody reads once the new one is
-//! complete.
+//! The old writer writes only to the old directory. Nobody reads it once the new one is complete.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

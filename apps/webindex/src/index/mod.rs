@@ -166,7 +166,8 @@ impl WebIndex {
     }
 
     /// Waits until the store is upgraded and every observer has caught up, or until `timeout`. If a
-    /// worker is making the search index anew, waits up to half a minute for it to begin. If the store restarts meanwhile, the wait goes on.
+    /// worker is making the search index anew, waits up to half a minute for it to begin. If
+    /// the store restarts meanwhile, the wait goes on.
     ///
     /// # Errors
     /// Errors of the database. If the database cannot be reached, the error comes after half a

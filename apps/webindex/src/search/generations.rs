@@ -11,10 +11,9 @@ use std::sync::Arc;
 
 use percolator::store::StoreId;
 
-use super::{SearchIndex, schema};
+use super::SearchIndex;
+use super::schema::{self, GENERATION, generation_of};
 use crate::Error;
-
-const PREFIX: &str = "generation-";
 
 /// An open generation of a search index.
 #[derive(Debug, Clone)]
@@ -61,23 +60,26 @@ impl Generation {
     }
 }
 
+impl SearchIndex {
+    /// Finds the index in `path` to search in if the store cannot be asked. If a worker that hung
+    /// was replaced, there may be several. The newest complete one is returned, or else the newest.
+    pub fn newest(path: &Path) -> PathBuf {
+        newest(path)
+    }
+}
+
 /// The directory of a generation.
 fn dir(base: &Path, number: u64) -> PathBuf {
     match number {
         0 => base.to_owned(),
-        number => base.join(format!("{PREFIX}{number}")),
+        number => base.join(format!("{GENERATION}{number}")),
     }
-}
-
-/// The generation whose directory has this name.
-pub(super) fn number_of(name: &str) -> Option<u64> {
-    name.strip_prefix(PREFIX)?.parse().ok()
 }
 
 /// The generations on disk, in order.
 fn on_disk(base: &Path) -> Vec<u64> {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
-    let named = entries.filter_map(|entry| number_of(entry.file_name().to_str()?));
+    let named = entries.filter_map(|entry| generation_of(entry.file_name().to_str()?));
     let mut numbers: Vec<u64> = named.chain([0]).collect();
     numbers.retain(|number| schema::is_there(&dir(base, *number)));
     numbers.sort_unstable();
@@ -85,7 +87,7 @@ fn on_disk(base: &Path) -> Vec<u64> {
 }
 
 /// Finds the directory to search in without the store: the newest complete one, or else the newest.
-pub(super) fn newest(base: &Path) -> PathBuf {
+fn newest(base: &Path) -> PathBuf {
     let numbers = on_disk(base);
     let complete = |number: &&u64| !schema::is_incomplete(&dir(base, **number));
     let newest = numbers.iter().rev().find(complete).or(numbers.last());

@@ -34,7 +34,7 @@ use tantivy::{Directory, DocId, Index, SegmentReader, TantivyDocument};
 use url::Url;
 
 use super::update::{IndexedPage, Update, failed};
-use super::{generations, ranks, words};
+use super::{ranks, words};
 use crate::Error;
 
 const SEQ: &str = "seq";
@@ -57,6 +57,9 @@ const MAKING_FILE: &str = "MAKING";
 
 /// Exists while the index lacks pages that only the documents have.
 const REBUILD_FILE: &str = "REBUILD";
+
+/// The directory of a later generation has this name, followed by its number.
+pub(super) const GENERATION: &str = "generation-";
 
 /// The file in which tantivy lists the parts of its index.
 const META_FILE: &str = "meta.json";
@@ -315,6 +318,11 @@ pub(super) fn set_complete(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// The generation whose directory has this name.
+pub(super) fn generation_of(name: &str) -> Option<u64> {
+    name.strip_prefix(GENERATION)?.parse().ok()
+}
+
 fn number_of(format: &str) -> Option<u32> {
     format.strip_prefix(FORMAT_PREFIX)?.parse().ok()
 }
@@ -367,7 +375,7 @@ fn delete_files(path: &Path) -> Result<(), Error> {
         let file = entry.map_err(listed)?.path();
         let name = file.file_name().unwrap_or_default();
         let stays = [FORMAT_FILE, MAKING_FILE, STORE_FILE].iter().any(|file| name == *file)
-            || name.to_str().is_some_and(|name| generations::number_of(name).is_some());
+            || name.to_str().is_some_and(|name| generation_of(name).is_some());
         if stays || file.extension().is_some_and(|extension| extension == "lock") {
             continue;
         }
@@ -389,7 +397,7 @@ fn read_format(path: &Path) -> Result<Option<String>, Error> {
             for entry in fs::read_dir(path).map_err(failed)? {
                 // These files remain if the creation was interrupted before it began.
                 let name = entry.map_err(failed)?.file_name();
-                let is_generation = name.to_str().and_then(generations::number_of).is_some();
+                let is_generation = name.to_str().and_then(generation_of).is_some();
                 if name != temporary_name().as_str() && name != MAKING_FILE && !is_generation {
                     // Another process may have created the index since `file` was read.
                     if file.exists() {
