@@ -39,6 +39,7 @@ pub mod search;
 mod tables;
 pub mod walk;
 mod worker;
+mod writer;
 
 pub use error::Error;
 pub use index::{
@@ -47,3 +48,4 @@ pub use index::{
     VerifyReport, WebIndex,
 };
 pub use worker::Worker;
+pub use writer::WriterView;

@@ -62,6 +62,7 @@ use self::update::failed;
 use self::write::{Held, Writer};
 use crate::Error;
 
+pub(crate) mod generations;
 mod query;
 mod ranks;
 mod schema;

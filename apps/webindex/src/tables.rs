@@ -19,6 +19,7 @@
 //! inlinks        holder 0 b target in:source = anchors; forward (notification);
 //!                                  placed = the holder of the second row, in a home row
 //! webindex       format            version        the version of this layout
+//!                search            writer         the writer of the search index (`writer.rs`)
 //! ```
 //!
 //! A **cluster** is named by 32 bytes: the hash of title and text, or a hash of the address

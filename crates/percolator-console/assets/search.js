@@ -74,7 +74,7 @@ function Stats() {
   useEffect(() => setStats(null), []);
   if (error) return html`<${Oops} error=${error} />`;
   if (!stats) return html`<button type="button" onClick=${count}>count pages, links and clusters</button>`;
-  const { skipped, ...counts } = stats;
+  const { skipped, writer, ...counts } = stats;
   return html`<dl class="stats">${Object.entries(counts).map(([name, n]) => html`<div><dt>${name.replaceAll('_', ' ')}</dt><dd>${num(n)}</dd></div>`)}</dl>`;
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod latency;
 mod load;
 mod mirror;
 mod rank;
+mod reading;
 pub(crate) mod rebuild;
 mod recrawl;
 pub(crate) mod upgrade;
@@ -27,6 +28,8 @@ use crate::observers;
 use crate::search::SearchIndex;
 use crate::tables::{self, Tables};
 
+use reading::Reading;
+
 pub use latency::Quantiles;
 pub use load::{LoadOptions, LoadReport, Progress, Skipped};
 pub use mirror::{Mirror, MirrorReport};
@@ -39,7 +42,11 @@ pub use view::{AnchorView, ClusterView, HitCounts, IndexStats, MemberView, PageV
 const OUTAGE_MAX: Duration = Duration::from_secs(30);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The pause between two checks whether an upgrade has ended.
+/// How long an idle index waits for a worker to complete the search index. The worker may have
+/// died, or reach another directory.
+const COMPLETE_MAX: Duration = Duration::from_secs(30);
+
+/// The pause between two checks whether an upgrade has ended, or the search index is complete.
 const UPGRADE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The directory of the search index, inside the database's directory.
@@ -77,7 +84,7 @@ pub struct WebIndex {
     db: Percolator,
     tables: Tables,
     /// `None` if another machine has the search index.
-    search: Option<Arc<SearchIndex>>,
+    search: Option<Reading>,
     latency: Arc<latency::Latency>,
     /// `None` if other processes run the observers, and after the observers were stopped.
     workers: Mutex<Option<Workers>>,
@@ -99,13 +106,14 @@ impl WebIndex {
         workers: WorkerOptions,
     ) -> Result<Self, Error> {
         let tables = Tables::open(&db).await?;
-        let search = Arc::new(SearchIndex::open_of(search_dir, db.services().store.id())?);
+        let search = Reading::open(&db, &tables, search_dir, false).await?;
+        let held = search.held();
         let latency = Arc::new(latency::Latency::new());
         let mut registrations = observers::keepers(&tables, &latency);
-        registrations.extend(observers::exporters(&db, &tables, &search, &latency));
+        registrations.extend(observers::exporters(&db, &tables, &held, &latency));
         let workers = Mutex::new(Some(db.observe(registrations, workers).await?));
         let upgrade = upgrade::start(&db, &tables).await?;
-        rebuild::complete(&db, &tables, &search).await?;
+        rebuild::complete(&db, &tables, &held.search).await?;
         Ok(WebIndex { db, tables, search: Some(search), latency, workers, upgrade })
     }
 
@@ -117,8 +125,10 @@ impl WebIndex {
     /// As [`open`](WebIndex::open).
     pub async fn connect(db: Percolator, search_dir: Option<&Path>) -> Result<Self, Error> {
         let tables = Tables::open(&db).await?;
-        let of_store = |dir| SearchIndex::open_of(dir, db.services().store.id());
-        let search = search_dir.map(of_store).transpose()?.map(Arc::new);
+        let search = match search_dir {
+            Some(dir) => Some(Reading::open(&db, &tables, dir, true).await?),
+            None => None,
+        };
         let latency = Arc::new(latency::Latency::new());
         // Declared, so that pages loaded before the first worker starts wait for it.
         db.declare(&observers::declared(&tables, &latency)).await?;
@@ -127,8 +137,9 @@ impl WebIndex {
         Ok(WebIndex { db, tables, search, latency, workers: Mutex::default(), upgrade: None })
     }
 
-    fn search_index(&self) -> Result<&SearchIndex, Error> {
-        self.search.as_deref().ok_or(Error::NoSearchIndex)
+    async fn search_index(&self) -> Result<Arc<SearchIndex>, Error> {
+        let reading = self.search.as_ref().ok_or(Error::NoSearchIndex)?;
+        reading.current(&self.db, &self.tables).await
     }
 
     /// Whether a database holds a web index, according to its observer schema.
@@ -154,8 +165,9 @@ impl WebIndex {
         locked(&self.workers).is_some()
     }
 
-    /// Waits until the store is upgraded and every observer has caught up, or until `timeout`.
-    /// If the store restarts meanwhile, the wait goes on.
+    /// Waits until the store is upgraded and every observer has caught up, or until `timeout`. If a
+    /// worker is making the search index anew, waits up to half a minute for it to begin. If
+    /// the store restarts meanwhile, the wait goes on.
     ///
     /// # Errors
     /// Errors of the database. If the database cannot be reached, the error comes after half a
@@ -196,7 +208,21 @@ impl WebIndex {
             }
             tokio::time::sleep(UPGRADE_PAUSE).await;
         }
-        Ok(self.db.wait_idle(left()).await?)
+        let mut idle_since = None;
+        loop {
+            let report = self.db.wait_idle(left()).await?;
+            // A worker that took over has not notified the exporters of every page yet.
+            let is_complete = match &self.search {
+                Some(search) => search.is_complete(&self.db, &self.tables).await?,
+                None => true,
+            };
+            let waited = idle_since.get_or_insert_with(Instant::now).elapsed();
+            let late = left().is_some_and(|left| left.is_zero());
+            if !report.idle || is_complete || late || waited > COMPLETE_MAX {
+                return Ok(report);
+            }
+            tokio::time::sleep(UPGRADE_PAUSE).await;
+        }
     }
 
     /// Returns how long the pages loaded by this process took to their first observer, and to
@@ -215,7 +241,7 @@ impl WebIndex {
         if let Some(workers) = workers {
             workers.stop().await;
             if let Some(search) = &self.search {
-                search.release();
+                search.held().search.release();
             }
         }
     }

@@ -315,7 +315,7 @@ impl WebIndex {
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
         let mut held = Held::new();
-        self.search_index()?.dump(|entry| {
+        self.search_index().await?.dump(|entry| {
             held.insert(entry.url, (entry.digest, entry.rank));
         })?;
         batch.every_text_is_shown(&held, report);

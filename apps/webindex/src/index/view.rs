@@ -16,6 +16,7 @@ use crate::tables::{
     CONTENT, ClusterId, FETCH, KEYS, LINKED, LINKS, LinkRow, MEMBER, PAGE, PLACE, Place, RANK,
     in_link_source,
 };
+use crate::writer::{self, WriterView};
 
 /// The most in-links that a page's view lists. All are counted.
 const ANCHORS_SHOWN: usize = 100;
@@ -121,6 +122,9 @@ pub struct IndexStats {
     pub skipped: BTreeMap<String, usize>,
     /// The size of all texts, in bytes.
     pub text_bytes: u64,
+    /// The worker that writes the search index. `None` if no worker has written one yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writer: Option<WriterView>,
 }
 
 /// The links that are attached to a page.
@@ -155,7 +159,7 @@ impl WebIndex {
     /// # Errors
     /// Errors of the search index.
     pub async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, Error> {
-        self.search_index()?.search(query, limit)
+        self.search_index().await?.search(query, limit)
     }
 
     /// Like [`search`](WebIndex::search), but skips the `offset` best pages, and also returns
@@ -164,7 +168,7 @@ impl WebIndex {
     /// # Errors
     /// Errors of the search index.
     pub async fn find(&self, query: &str, offset: usize, limit: usize) -> Result<Found, Error> {
-        self.search_index()?.find(query, offset, limit)
+        self.search_index().await?.find(query, offset, limit)
     }
 
     /// Returns the name of the cell that holds a page's content.
@@ -353,8 +357,12 @@ impl WebIndex {
     /// Errors of the database.
     pub async fn stats(&self) -> Result<IndexStats, Error> {
         let snapshot = self.db.snapshot().await?;
-        let mut stats =
-            IndexStats { searchable: self.search_index()?.pages()?, ..IndexStats::default() };
+        let record = writer::read(snapshot.as_ref(), &self.tables).await?;
+        let mut stats = IndexStats {
+            searchable: self.search_index().await?.pages()?,
+            writer: record.map(WriterView::of),
+            ..IndexStats::default()
+        };
         let columns = [PAGE, KEYS, LINKED];
         let mut scan = snapshot.scan(&self.tables.documents).columns(&columns);
         while let Some(row) = scan.next().await? {

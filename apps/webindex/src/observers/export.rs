@@ -16,8 +16,10 @@ use percolator::{Bytes, Change, Error, Result, RowKey, RowRange, Transaction};
 use super::row_url::row_url;
 use crate::index::latency::Latency;
 use crate::records::{Member, Page, decode};
-use crate::search::{IndexedPage, SearchIndex, Update};
+use crate::search::generations::Generation;
+use crate::search::{IndexedPage, Update};
 use crate::tables::{ClusterId, EXPORT_ANCHORS, LinkRow, MEMBER, PAGE, Tables, in_link_source};
+use crate::writer;
 
 /// The most distinct anchors that are indexed with a page, in order of bucket, target and
 /// source.
@@ -36,7 +38,7 @@ const PAGES_AT_ONCE: usize = 32;
 pub(crate) struct Exporter {
     client: WeakClient,
     tables: Tables,
-    search: Arc<SearchIndex>,
+    shown: Generation,
     latency: Arc<Latency>,
 }
 
@@ -44,10 +46,10 @@ impl Exporter {
     pub(super) fn new(
         client: WeakClient,
         tables: Tables,
-        search: Arc<SearchIndex>,
+        shown: Generation,
         latency: Arc<Latency>,
     ) -> Self {
-        Exporter { client, tables, search, latency }
+        Exporter { client, tables, shown, latency }
     }
 
     /// Reads the state that the search index should have of a page, given the page's cells
@@ -168,6 +170,7 @@ impl Anchors {
 
 impl BatchObserver for Exporter {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+        writer::fence(tx, &self.tables, self.shown.number).await?;
         let seq = tx.start_ts().as_u64();
         let mut batch = Vec::with_capacity(changes.len());
         let states = self.states(tx, changes).await?;
@@ -180,7 +183,7 @@ impl BatchObserver for Exporter {
         let urls: Vec<String> = batch.iter().map(|update| update.url.clone()).collect();
         tracing::debug!(target: "webindex::export", event = "export_began", seq, changes = urls.len());
         sync_first(&self.client).await?;
-        let search = self.search.clone();
+        let search = self.shown.search.clone();
         let applied = tokio::task::spawn_blocking(move || search.apply(batch))
             .await
             .map_err(Error::application)?

@@ -47,7 +47,7 @@ use percolator::observe::{Batch, Observed, Strength};
 use percolator::{Client, Column, Registration};
 
 use crate::index::latency::Latency;
-use crate::search::SearchIndex;
+use crate::search::generations::Generation;
 use crate::tables::{self, Tables};
 
 /// The name of the first observer. The names of observers must never change, because
@@ -95,20 +95,20 @@ pub(crate) fn keepers(tables: &Tables, latency: &Arc<Latency>) -> Vec<Registrati
     ]
 }
 
-/// The observers that feed the search index. They must run in the process that can write to
-/// it.
+/// The observers that feed a generation of the search index. They must run in the process that
+/// can write to it.
 pub(crate) fn exporters(
     db: &Client,
     tables: &Tables,
-    search: &Arc<SearchIndex>,
+    shown: &Generation,
     latency: &Arc<Latency>,
 ) -> Vec<Registration> {
     let client = || db.downgrade();
-    let exporter = || Exporter::new(client(), tables.clone(), search.clone(), latency.clone());
+    let exporter = || Exporter::new(client(), tables.clone(), shown.clone(), latency.clone());
     let register = |(column, batch)| {
         Registration::batched(EXPORT, tables::DOCUMENTS, &column, batch, exporter())
     };
-    let ranks = ranks::ExportRanks::new(client(), tables.clone(), search.clone());
+    let ranks = ranks::ExportRanks::new(client(), tables.clone(), shown.clone());
     let (table, column) = (tables::RANKING, tables::EXPORT_RANKS);
     let ranks = Registration::batched(RANKS_EXPORT, table, &column, RANKS, ranks);
     EXPORTS.into_iter().map(register).chain([ranks]).collect()

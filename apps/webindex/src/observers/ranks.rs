@@ -5,33 +5,33 @@
 //! again. A run that is delivered again after a crash, or that ends late, has a lower start
 //! timestamp. The search index keeps the ranks with the higher one.
 
-use std::sync::Arc;
-
 use percolator::admin::WeakClient;
 use percolator::observe::BatchObserver;
 use percolator::{Change, Error, Result, Transaction};
 
 use super::export::sync_first;
 use crate::records::decode_rank;
-use crate::search::SearchIndex;
+use crate::search::generations::Generation;
 use crate::tables::{RANK, Tables};
+use crate::writer;
 
 /// Observes `export-ranks`.
 #[derive(Debug)]
 pub(super) struct ExportRanks {
     client: WeakClient,
     tables: Tables,
-    search: Arc<SearchIndex>,
+    shown: Generation,
 }
 
 impl ExportRanks {
-    pub(super) fn new(client: WeakClient, tables: Tables, search: Arc<SearchIndex>) -> Self {
-        ExportRanks { client, tables, search }
+    pub(super) fn new(client: WeakClient, tables: Tables, shown: Generation) -> Self {
+        ExportRanks { client, tables, shown }
     }
 }
 
 impl BatchObserver for ExportRanks {
     async fn observe(&self, tx: &mut Transaction, _changes: &[Change]) -> Result<()> {
+        writer::fence(tx, &self.tables, self.shown.number).await?;
         let seq = tx.start_ts().as_u64();
         let mut ranks = Vec::new();
         let mut scan = tx.scan(&self.tables.documents).columns([&RANK]);
@@ -43,7 +43,7 @@ impl BatchObserver for ExportRanks {
         drop(scan);
         let pages = ranks.len();
         sync_first(&self.client).await?;
-        let search = self.search.clone();
+        let search = self.shown.search.clone();
         let is_newer = tokio::task::spawn_blocking(move || search.set_ranks(seq, ranks))
             .await
             .map_err(Error::application)?

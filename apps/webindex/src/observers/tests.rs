@@ -1,10 +1,12 @@
 //! Tests of overlapping runs for one row, which may occur when an advisory lock expires.
 
+use percolator::observe::BatchObserver;
 use percolator::{Change, Observer, Percolator, RowKey, Table};
 
 use super::*;
 use crate::records::{Member, encode};
-use crate::tables::{ClusterId, DOCUMENTS, ELECT, MEMBER, PLACE, SETTLE, SHOWN};
+use crate::tables::{ClusterId, DOCUMENTS, ELECT, EXPORT_PAGE, MEMBER, PLACE, SETTLE, SHOWN};
+use crate::writer;
 
 const A: &str = "https://site.example/a.html";
 const B: &str = "https://site.example/b.html";
@@ -58,4 +60,39 @@ async fn overlapping_runs_that_settle_a_page_conflict_even_if_its_cluster_stays(
     assert_eq!(tables.documents.name(), DOCUMENTS);
     let settle = settle::Settle::new(tables.clone());
     only_one_commits(&db, &settle, &tables.documents, (A.into(), SETTLE)).await;
+}
+
+#[tokio::test]
+async fn a_batch_whose_snapshot_shows_another_writer_is_refused() {
+    let (db, tables, _) = settled().await;
+    let dir = tempfile::tempdir().unwrap();
+    let shown = Generation::open(dir.path(), 0, None).unwrap();
+    let latency = Arc::new(Latency::new());
+    let export = Exporter::new(db.downgrade(), tables.clone(), shown.clone(), latency);
+    let ranks = ranks::ExportRanks::new(db.downgrade(), tables.clone(), shown.clone());
+    let commit_ts = db.snapshot().await.unwrap().timestamp();
+    let change = |row: &str| Change {
+        table: tables.documents.clone(),
+        row: row.into(),
+        column: EXPORT_PAGE,
+        commit_ts,
+        deleted: false,
+    };
+    assert!(writer::beat(&db, &tables, 0).await.unwrap());
+    let mut before = db.begin().await.unwrap();
+    let record = writer::current(&db, &tables).await.unwrap().unwrap();
+    assert!(writer::take_over(&db, &tables, &record, 1).await.unwrap());
+    assert!(!writer::beat(&db, &tables, 0).await.unwrap());
+    // The snapshot decides, and not the time of the batch.
+    export.observe(&mut before, &[change(A)]).await.unwrap();
+    let mut after = db.begin().await.unwrap();
+    let errors = [
+        export.observe(&mut after, &[change(B)]).await.unwrap_err(),
+        ranks.observe(&mut after, &[]).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, percolator::Error::Unavailable(_)), "{error}");
+    }
+    assert!(shown.search.seq_of(A).unwrap().is_some());
+    assert_eq!(shown.search.seq_of(B).unwrap(), None);
 }

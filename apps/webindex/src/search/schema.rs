@@ -10,7 +10,8 @@
 //! it. A reader refuses such an index. A writer also recreates an index that does not name its
 //! store; a reader does not look at that name. Observers export a page only when it changes. So a
 //! new index lacks the pages that were exported before, to an earlier index. The file `REBUILD`
-//! marks every new index until the export of all pages is certain.
+//! marks every new index until the export of all pages is certain. The subdirectories
+//! `generation-N` are indexes of their own (`generations.rs`).
 //!
 //! The index holds each word as it stands and as its English stem, and the text of every page.
 //! So the exact form ranks first, other forms are found, and a snippet needs no read of the
@@ -24,7 +25,7 @@ use std::path::Path;
 use percolator::store::StoreId;
 use tantivy::columnar::Column;
 use tantivy::directory::error::LockError;
-use tantivy::directory::{INDEX_WRITER_LOCK, MmapDirectory};
+use tantivy::directory::{DirectoryLock, INDEX_WRITER_LOCK, MmapDirectory};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing,
     TextOptions, Value,
@@ -56,6 +57,9 @@ const MAKING_FILE: &str = "MAKING";
 
 /// Exists while the index lacks pages that only the documents have.
 const REBUILD_FILE: &str = "REBUILD";
+
+/// The directory of a later generation has this name, followed by its number.
+pub(super) const GENERATION: &str = "generation-";
 
 /// The file in which tantivy lists the parts of its index.
 const META_FILE: &str = "meta.json";
@@ -260,6 +264,20 @@ pub(super) fn open(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields
     opened(path)
 }
 
+/// Creates an empty index of a store, in place of the index in the directory, if there is one.
+pub(super) fn open_empty(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields), Error> {
+    fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
+    if read_format(path)?.is_some() {
+        empty(path)?;
+    }
+    open(path, store)
+}
+
+/// Whether a directory holds an index of any format. The directory may be missing.
+pub(super) fn is_there(path: &Path) -> bool {
+    path.join(FORMAT_FILE).exists() && path.join(META_FILE).exists()
+}
+
 /// Opens an existing index, and changes nothing in its directory.
 pub(super) fn open_existing(path: &Path) -> Result<(Index, Fields), Error> {
     match read_format(path) {
@@ -300,6 +318,11 @@ pub(super) fn set_complete(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// The generation whose directory has this name.
+pub(super) fn generation_of(name: &str) -> Option<u64> {
+    name.strip_prefix(GENERATION)?.parse().ok()
+}
+
 fn number_of(format: &str) -> Option<u32> {
     format.strip_prefix(FORMAT_PREFIX)?.parse().ok()
 }
@@ -317,25 +340,42 @@ fn other_format(path: &Path, found: String) -> Error {
     Error::IndexFormat { path: path.to_path_buf(), found, expected: FORMAT, remedy }
 }
 
-/// Deletes the files of an index of an earlier format or another store, unless a process writes
-/// to it. The files that name the format and the store stay until they are replaced. So after
-/// an interruption the next opening tries again.
-fn empty(path: &Path) -> Result<(), Error> {
+/// Deletes the files of an index of an earlier format, another store or an earlier generation,
+/// unless a process writes to it. The files that name the format and the store stay until they are
+/// replaced. So after an interruption the next opening tries again.
+pub(super) fn empty(path: &Path) -> Result<(), Error> {
+    let _lock = writer_lock(path)?;
+    delete_files(path)
+}
+
+/// Deletes the directory of an index, unless a process writes to it.
+pub(super) fn remove(path: &Path) -> Result<(), Error> {
+    let _lock = writer_lock(path)?;
+    // The file that names the format goes last, so an interrupted removal can be repeated.
+    delete_files(path)?;
+    fs::remove_dir_all(path).map_err(|source| Error::io("delete", path, source))
+}
+
+fn writer_lock(path: &Path) -> Result<DirectoryLock, Error> {
     let directory =
         MmapDirectory::open(path).map_err(|source| failed("open", path, source.into()))?;
-    let _lock = directory.acquire_lock(&INDEX_WRITER_LOCK).map_err(|error| match error {
+    directory.acquire_lock(&INDEX_WRITER_LOCK).map_err(|error| match error {
         LockError::LockBusy => Error::IndexInUse { path: path.to_path_buf() },
         LockError::IoError(source) => Error::Io {
             action: "lock",
             path: path.to_path_buf(),
             source: io::Error::new(source.kind(), source),
         },
-    })?;
+    })
+}
+
+fn delete_files(path: &Path) -> Result<(), Error> {
     let listed = |source| Error::io("list the directory", path, source);
     for entry in fs::read_dir(path).map_err(listed)? {
         let file = entry.map_err(listed)?.path();
         let name = file.file_name().unwrap_or_default();
-        let stays = [FORMAT_FILE, MAKING_FILE, STORE_FILE].iter().any(|file| name == *file);
+        let stays = [FORMAT_FILE, MAKING_FILE, STORE_FILE].iter().any(|file| name == *file)
+            || name.to_str().is_some_and(|name| generation_of(name).is_some());
         if stays || file.extension().is_some_and(|extension| extension == "lock") {
             continue;
         }
@@ -357,7 +397,8 @@ fn read_format(path: &Path) -> Result<Option<String>, Error> {
             for entry in fs::read_dir(path).map_err(failed)? {
                 // These files remain if the creation was interrupted before it began.
                 let name = entry.map_err(failed)?.file_name();
-                if name != temporary_name().as_str() && name != MAKING_FILE {
+                let is_generation = name.to_str().and_then(generation_of).is_some();
+                if name != temporary_name().as_str() && name != MAKING_FILE && !is_generation {
                     // Another process may have created the index since `file` was read.
                     if file.exists() {
                         return read_format(path);

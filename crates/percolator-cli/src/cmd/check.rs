@@ -126,7 +126,7 @@ fn check(dir: &Path) -> anyhow::Result<(Checked, Option<Records>)> {
         );
         checked.problems.push(Problem::new(dir, problem));
     }
-    let search = dir.join(SEARCH_DIR);
+    let search = SearchIndex::newest(&dir.join(SEARCH_DIR));
     if search.exists() {
         match SearchIndex::damaged_files(&search) {
             Ok(damaged) => checked.problems.extend(damaged.into_iter().map(|file| {

@@ -5,13 +5,16 @@
 use clap::Args;
 use serde_json::json;
 use webindex::search::{Found, Hit};
-use webindex::{ClusterView, IndexStats, PageView};
+use webindex::{ClusterView, IndexStats, PageView, WriterView};
 
 use crate::cmd::webindex::{Index, search_only};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Out, grouped, printable};
 use crate::store::StoreArgs;
+
+/// Another worker replaces a writer of the search index that reports nothing for so many seconds.
+const SILENT_MAX_S: u64 = 30;
 
 /// Search titles, anchors and texts.
 ///
@@ -229,6 +232,15 @@ pub(crate) fn print_stats(out: Out, stats: &IndexStats) -> std::io::Result<()> {
     }
     for (reason, count) in &stats.skipped {
         out.line(&format!("{:<15} {:>12}  {reason}", "not indexed", grouped(*count as u64)))?;
+    }
+    if let Some(WriterView { worker, process, generation, silent_ms }) = &stats.writer {
+        let silent = silent_ms / 1000;
+        let hangs = if silent > SILENT_MAX_S { ": it hangs, or has ended" } else { "" };
+        out.line(&format!(
+            "search writer: worker {worker}, process {process}, generation {generation}, last \
+             report {} s ago{hangs}",
+            grouped(silent),
+        ))?;
     }
     Ok(())
 }

@@ -54,7 +54,8 @@ impl Index {
             // The observers run in this process already, or in none. Only they create a search
             // index, so an index that does not exist yet is left out.
             let dir = asked.dir().join(SEARCH_DIR);
-            let search = SearchIndex::open_existing(&dir).is_ok().then_some(dir);
+            let newest = SearchIndex::newest(&dir);
+            let search = SearchIndex::open_existing(&newest).is_ok().then_some(dir);
             return Ok(WebIndex::connect(db, search.as_deref()).await?);
         }
         match place {
@@ -78,7 +79,7 @@ pub(crate) async fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex
         Place::Directory(data) => data,
         Place::Cluster(config) => {
             let dir = search_dir(config).ok_or(webindex::Error::NoSearchIndex)?;
-            return match SearchIndex::open_existing(dir) {
+            return match SearchIndex::open_existing(&SearchIndex::newest(dir)) {
                 Err(webindex::Error::NoIndex { .. }) => Err(no_index(&place)),
                 opened => Ok(opened?),
             };
@@ -86,7 +87,7 @@ pub(crate) async fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex
     };
     check_there(data)?;
     let dir = data.join(SEARCH_DIR);
-    match SearchIndex::open_existing(&dir) {
+    match SearchIndex::open_existing(&SearchIndex::newest(&dir)) {
         Ok(search) if !search.is_incomplete() => return Ok(search),
         // If another process has the store open, that process completes the index. Until then
         // this one searches what is there.
@@ -101,7 +102,7 @@ pub(crate) async fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex
         }
         Err(error) => return Err(error.into()),
     }
-    Ok(SearchIndex::open_existing(&dir)?)
+    Ok(SearchIndex::open_existing(&SearchIndex::newest(&dir))?)
 }
 
 /// Has the observers of a store make its search index anew, and waits until it is complete.
