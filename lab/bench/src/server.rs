@@ -40,7 +40,7 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program's own file")?;
         let mut command = Command::new(program);
-        command.args(["serve", role, "--listen", listen, "--json", "--data"]);
+        command.args(["serve", role, "--listen", listen, "--json", "--quiet", "--data"]);
         command.arg(data).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let process = Victim::start(&mut command)
             .with_context(|| format!("starting `percolator-bench serve {role}`"))?;
