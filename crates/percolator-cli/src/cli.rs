@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser};
 use crate::cmd::Command;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::log::ServiceLog;
 #[cfg(unix)]
 use crate::owner;
 use crate::program::{self, Elsewhere, Global, Program};
@@ -45,6 +46,10 @@ impl Program for Cli {
 
     fn elsewhere(&self) -> Elsewhere {
         self.command.elsewhere()
+    }
+
+    fn log(&self) -> Option<ServiceLog> {
+        self.command.log()
     }
 
     async fn run(self, context: &Context) -> anyhow::Result<Exit> {

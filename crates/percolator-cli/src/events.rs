@@ -21,22 +21,55 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::clock;
 use crate::exit::Failure;
+use crate::log::ServiceLog;
 
 /// The targets whose events are recorded.
 const TARGETS: [&str; 2] = ["percolator", "webindex"];
 
-/// Begins to record events: on stderr down to `level`, and in `file`, if there is one.
+/// The targets that a server logs: those of its store and of its listener, too.
+const SERVED: [&str; 4] = ["percolator", "webindex", "bigtable", "cluster_net"];
+
+/// Begins to record events: on stderr or in the server's log down to `level`, and in `file`, if
+/// there is one.
 ///
 /// # Errors
-/// If the file cannot be opened.
-pub(crate) fn init(level: LevelFilter, color: bool, file: Option<&Path>) -> anyhow::Result<()> {
+/// If a file cannot be opened.
+pub(crate) fn init(
+    level: LevelFilter,
+    color: bool,
+    file: Option<&Path>,
+    log: Option<&ServiceLog>,
+) -> anyhow::Result<()> {
     let lines = file.map(open).transpose()?.map(|file| {
         // A trace that cannot be written must not stop what is traced.
         let append = move |line: &[u8]| drop((&file).write_all(line));
         EventLines { append: Box::new(append) }
     });
-    subscriber(level, color, lines, std::io::stderr).try_init()?;
+    let Some(log) = log else {
+        subscriber(level, color, lines, std::io::stderr).try_init()?;
+        return Ok(());
+    };
+    let writer = log.open()?;
+    let shown = Targets::new().with_targets(SERVED.map(|target| (target, level)));
+    let traced = tracing_subscriber::registry().with(lines.map(traced));
+    if log.is_json() {
+        // A server goes on if nobody takes its log.
+        let append = move |line: &[u8]| drop(writer.clone().write_all(line));
+        let lines = EventLines { append: Box::new(append) };
+        traced.with(lines.with_filter(shown)).try_init()?;
+    } else {
+        let color = color && !writer.is_file();
+        let make = move || writer.clone();
+        let lines = tracing_subscriber::fmt::layer().with_writer(make).with_ansi(color).compact();
+        traced.with(lines.with_filter(shown)).try_init()?;
+    }
     Ok(())
+}
+
+/// Records the events of [`TARGETS`] as lines of JSON.
+fn traced<S: Subscriber + for<'a> LookupSpan<'a>>(lines: EventLines) -> impl Layer<S> {
+    let all = TARGETS.map(|target| (target, LevelFilter::DEBUG));
+    lines.with_filter(Targets::new().with_targets(all))
 }
 
 /// Records the events of a command that this process runs for another one, and sends them there.
@@ -76,10 +109,7 @@ fn subscriber(
     lines: Option<EventLines>,
     stderr: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> impl Subscriber + Send + Sync + for<'a> LookupSpan<'a> {
-    let lines = lines.map(|lines| {
-        let all = TARGETS.map(|target| (target, LevelFilter::DEBUG));
-        lines.with_filter(Targets::new().with_targets(all))
-    });
+    let lines = lines.map(traced);
     let shown = TARGETS.map(|target| (target, level));
     let to_stderr = tracing_subscriber::fmt::layer()
         .with_writer(stderr)

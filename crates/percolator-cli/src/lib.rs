@@ -12,6 +12,7 @@
 //!   keys       rows, columns and values as people write them
 //!   script     the language of `percolator tx`
 //!   service    reports to the service manager
+//!   log        --log-format and --log-file of servers
 //!   output     data to stdout (text, tables, JSON), all else to stderr
 //!   progress   how far a command has come, on stderr
 //!   interrupt  Ctrl-C
@@ -35,6 +36,7 @@ mod events;
 pub mod exit;
 pub mod interrupt;
 mod keys;
+pub mod log;
 pub mod output;
 pub mod owner;
 pub mod program;

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::environment::{CLICOLOR_FORCE, NO_COLOR};
 use crate::exit::Report;
+use crate::log::SERVICE;
 use crate::owner::asked;
 
 /// When output is coloured.
@@ -52,6 +53,8 @@ pub struct Out {
     pub quiet: bool,
     /// Use colours on stderr.
     pub color: bool,
+    /// Log remarks and warnings, as a server does, instead of printing them.
+    pub logs: bool,
 }
 
 impl Out {
@@ -91,13 +94,18 @@ impl Out {
 
     /// Prints a remark, unless the user wants none.
     pub fn note(self, text: &str) {
-        if !self.quiet {
+        if self.logs {
+            tracing::info!(target: SERVICE, "{text}");
+        } else if !self.quiet {
             to_stderr(format!("{text}\n").as_bytes());
         }
     }
 
     /// Prints a warning.
     pub fn warn(self, text: &str) {
+        if self.logs {
+            return tracing::warn!(target: SERVICE, "{text}");
+        }
         self.labelled("warning", "1;33", text);
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use crate::environment::NOTIFY_SOCKET;
+use crate::log::SERVICE;
 
 /// A state of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +19,17 @@ pub(crate) enum State {
     Stopping,
 }
 
+/// Logs that the process serves, and reports its state to the service manager.
+pub(crate) fn report(state: State) {
+    if state == State::Ready {
+        tracing::info!(target: SERVICE, event = "serves", "ready to serve");
+    }
+    notify(state);
+}
+
 /// Reports a state. A report that fails is logged, because the process serves without it.
 #[cfg(target_os = "linux")]
-pub(crate) fn report(state: State) {
+fn notify(state: State) {
     let Some(name) = NOTIFY_SOCKET.value() else { return };
     let message = match state {
         State::Ready => "READY=1\n",
@@ -33,7 +42,7 @@ pub(crate) fn report(state: State) {
 
 /// Does nothing: only Linux has this service manager.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn report(_: State) {}
+fn notify(_: State) {}
 
 /// Reports a state after a delay, and never completes.
 pub(crate) async fn report_after(delay: Duration, state: State) -> Infallible {

@@ -478,7 +478,7 @@ fn oracle_processes_that_follow_one_another_never_go_back() {
 #[test]
 fn an_oracle_listens_beyond_this_machine_only_when_asked_to() {
     let shell = Shell::new();
-    let serve = |words: &[&str]| shell.run(&[&["serve", "oracle"], words].concat());
+    let serve = |words: &[&str]| shell.run(&[&["serve", "oracle", "-q"], words].concat());
     let ran = serve(&["--listen", "0.0.0.0:0"]).with(2);
     assert!(ran.stderr.contains("other machines") && ran.stderr.contains("--insecure"));
     assert_eq!(ran.stdout, "");

@@ -114,7 +114,7 @@ fn get(address: &str, path: &str) -> String {
 fn metrics(stderr: ChildStderr) -> String {
     let lines = BufReader::new(stderr).lines().map(Result::unwrap);
     let mut found =
-        lines.filter_map(|line| Some(line.strip_prefix("metrics  http://")?.to_owned()));
+        lines.filter_map(|line| Some(line.split_once("metrics  http://")?.1.to_owned()));
     found.next().unwrap().strip_suffix("/metrics").unwrap().to_owned()
 }
 

@@ -40,6 +40,7 @@ pub mod mutants;
 mod observe;
 mod options;
 mod oracle;
+mod outage;
 mod records;
 mod resolve;
 mod runtime;

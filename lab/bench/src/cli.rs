@@ -5,6 +5,7 @@ use std::error::Error;
 use clap::Parser;
 use percolator_cli::context::Context;
 use percolator_cli::exit::{Exit, of_percolator};
+use percolator_cli::log::ServiceLog;
 use percolator_cli::program::{Global, Program};
 
 use crate::cmd::Bench;
@@ -43,6 +44,10 @@ pub(crate) struct Cli {
 impl Program for Cli {
     fn global(&self) -> &Global {
         &self.global
+    }
+
+    fn log(&self) -> Option<ServiceLog> {
+        self.command.log()
     }
 
     async fn run(self, context: &Context) -> anyhow::Result<Exit> {

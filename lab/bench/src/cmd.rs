@@ -4,6 +4,7 @@ use clap::Subcommand;
 use percolator_cli::cmd::serve::ServeRole;
 use percolator_cli::context::Context;
 use percolator_cli::exit::Exit;
+use percolator_cli::log::ServiceLog;
 
 use crate::flags::run;
 use crate::micro::{self, large_txn};
@@ -35,6 +36,14 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
+    /// The log of a server that a benchmark has started.
+    pub(crate) fn log(&self) -> Option<ServiceLog> {
+        match self {
+            Bench::Serve(serve) => Some(serve.log()),
+            _ => None,
+        }
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Bench::All(all) => return all.run(context),

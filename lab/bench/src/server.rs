@@ -41,7 +41,7 @@ impl Server {
         arguments: &[&str],
     ) -> anyhow::Result<Self> {
         let mut command = own_program()?;
-        command.args(["serve", role, "--listen", listen, "--json", "--data"]);
+        command.args(["serve", role, "--listen", listen, "--json", "--quiet", "--data"]);
         command.arg(data).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let process = Victim::start(&mut command)
             .with_context(|| format!("starting `percolator-bench serve {role}`"))?;

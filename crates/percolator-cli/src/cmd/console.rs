@@ -14,6 +14,7 @@ use crate::cmd::webindex::{is_in, search_dir};
 use crate::console::{ADDRESS, Consoles, Shown, ShownArgs, announced};
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::log::{LogArgs, ServiceLog};
 use crate::service::{self, State};
 use crate::store::{Place, StoreArgs};
 
@@ -33,10 +34,16 @@ pub(crate) struct Console {
     #[command(flatten)]
     shown: ShownArgs,
     #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
     store: StoreArgs,
 }
 
 impl Console {
+    pub(crate) fn log(&self) -> ServiceLog {
+        ServiceLog::new("console", &self.log)
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let recorder = Arc::new(Recorder::new());
         let place = self.store.place()?;

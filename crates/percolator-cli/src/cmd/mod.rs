@@ -34,6 +34,7 @@ use clap::Subcommand;
 
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::log::ServiceLog;
 use crate::program::Elsewhere;
 
 /// A command.
@@ -110,6 +111,16 @@ impl Command {
             | Command::Config(_)
             | Command::Completions(_)
             | Command::Man(_) => Elsewhere::Nowhere,
+        }
+    }
+
+    /// The log of a command that serves.
+    pub(crate) fn log(&self) -> Option<ServiceLog> {
+        match self {
+            Command::Serve(serve) => Some(serve.log()),
+            Command::Worker(worker) => Some(worker.log()),
+            Command::Console(console) => Some(console.log()),
+            _ => None,
         }
     }
 

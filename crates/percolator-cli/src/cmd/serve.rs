@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::log::{SERVICE, ServiceLog};
 use crate::service::{self, State};
 
 /// Serve one role of an installation.
@@ -22,6 +23,13 @@ pub(crate) enum Serve {
 }
 
 impl Serve {
+    pub(crate) fn log(&self) -> ServiceLog {
+        match self {
+            Serve::Table(table) => ServiceLog::new("serve table", &table.log),
+            Serve::Oracle(oracle) => ServiceLog::new("serve oracle", &oracle.log),
+        }
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Serve::Table(table) => table.run(context).await,
@@ -40,6 +48,11 @@ pub struct ServeRole {
 }
 
 impl ServeRole {
+    /// The log of the server.
+    pub fn log(&self) -> ServiceLog {
+        self.role.log()
+    }
+
     /// Serves until Ctrl-C or SIGTERM.
     ///
     /// # Errors
@@ -62,12 +75,16 @@ pub(super) fn asked_to_end(
     };
     Ok(async move {
         #[cfg(unix)]
-        tokio::select! {
-            () = interrupt.pressed() => {}
-            _ = terminated.recv() => {}
-        }
+        let by = tokio::select! {
+            () = interrupt.pressed() => "Ctrl-C",
+            _ = terminated.recv() => "SIGTERM",
+        };
         #[cfg(not(unix))]
-        interrupt.pressed().await;
+        let by = {
+            interrupt.pressed().await;
+            "Ctrl-C"
+        };
+        tracing::info!(target: SERVICE, event = "stops", by, "{by}: the process ends");
         service::report(State::Stopping);
     })
 }

@@ -16,6 +16,7 @@ use crate::cmd::webindex::search_dir;
 use crate::console::{ConsoleArgs, Shown};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
+use crate::log::{LogArgs, ServiceLog};
 use crate::service::{self, State};
 use crate::store::{Place, connect, in_batches, replaced};
 
@@ -66,6 +67,8 @@ pub(crate) struct Worker {
     trace: Sampling,
     #[command(flatten)]
     console: ConsoleArgs,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// Which cluster.
@@ -130,6 +133,10 @@ pub(crate) fn set_locks(settings: &mut Config, url: &str) -> anyhow::Result<()> 
 }
 
 impl Worker {
+    pub(crate) fn log(&self) -> ServiceLog {
+        ServiceLog::new("worker", &self.log)
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
         if self.scan_period < Duration::from_millis(1) {

@@ -127,7 +127,10 @@ impl ConsoleArgs {
         if let Some(bound) = taken.console {
             let dir = consoles.token_dir(shown.place)?;
             let console = self.shown.console(&shown).token_dir(dir).listen_on(bound)?;
-            context.out.note(&format!("console  {}", announced(&console, is_read_by_a_person())));
+            context.out.note(&format!(
+                "console  {}",
+                announced(&console, is_read_by_a_person() && !context.out.logs)
+            ));
             consoles._listening.push(console);
         }
         if let Some(bound) = taken.metrics {
@@ -268,7 +271,7 @@ mod tests {
         let place = Place::Cluster(Box::default());
         let shown =
             Shown { db: &db, recorder: None, place: Some(&place), index: None, gauge: None };
-        let out = Out { json: false, quiet: true, color: false };
+        let out = Out { json: false, quiet: true, color: false, logs: false };
         let context = Context {
             out,
             interrupt: Interrupt::asked_by(tokio::sync::watch::channel(false).1),

@@ -12,6 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::context::Context;
 use crate::exit::{self, Exit};
+use crate::log::ServiceLog;
 use crate::output::{Color, Out};
 
 pub use run::run;
@@ -32,6 +33,11 @@ pub trait Program: Parser {
     /// Where the command runs if another process has its directory open.
     fn elsewhere(&self) -> Elsewhere {
         Elsewhere::Nowhere
+    }
+
+    /// The log of a command that serves; `None` for a command that prints remarks instead.
+    fn log(&self) -> Option<ServiceLog> {
+        None
     }
 
     /// Returns the exit code and the next step for an error that only this program knows. Errors
@@ -82,6 +88,15 @@ impl Global {
             (true, _) => LevelFilter::ERROR,
             (false, 0) => LevelFilter::WARN,
             (false, 1) => LevelFilter::INFO,
+            (false, _) => LevelFilter::DEBUG,
+        }
+    }
+
+    /// The level of a server's log, which is more than what a command prints.
+    fn level_of_log(&self) -> LevelFilter {
+        match (self.quiet, self.verbose) {
+            (true, _) => LevelFilter::WARN,
+            (false, 0) => LevelFilter::INFO,
             (false, _) => LevelFilter::DEBUG,
         }
     }

@@ -8,8 +8,9 @@ use super::there::run_anywhere;
 use super::{Global, Program, conclude};
 use crate::context::{Context, Input};
 use crate::events;
-use crate::exit::Exit;
+use crate::exit::{self, Exit, Report};
 use crate::interrupt::Interrupt;
+use crate::log::{SERVICE, ServiceLog};
 use crate::output::Out;
 use crate::store;
 
@@ -28,13 +29,54 @@ pub fn run<P: Program>() -> ExitCode {
         }
     };
     let &Global { json, quiet, color, .. } = program.global();
-    let out = Out { json, quiet, color: color.on_stderr() };
-    code(conclude::<P>(run_command(program, out), out))
+    let log = program.log();
+    let out = Out { json, quiet, color: color.on_stderr(), logs: log.is_some() };
+    let result = begin(&program, out, log.as_ref());
+    // The log has begun.
+    let log = log.filter(|_| result.is_ok());
+    let result = result.and_then(|()| run_command(program, out));
+    code(match log {
+        Some(log) => conclude_service::<P>(result, out, &log),
+        None => conclude::<P>(result, out),
+    })
+}
+
+/// Begins to record events.
+fn begin<P: Program>(program: &P, out: Out, log: Option<&ServiceLog>) -> anyhow::Result<()> {
+    let global = program.global();
+    let level = if log.is_some() { global.level_of_log() } else { global.level() };
+    events::init(level, out.color, global.events.as_deref(), log)?;
+    if let Some(ServiceLog { role, .. }) = log {
+        let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+        tracing::info!(
+            target: SERVICE, event = "starts", role, version, pid, "percolator {role} starts"
+        );
+    }
+    Ok(())
+}
+
+/// Logs the end of a server, and prints or logs its error.
+fn conclude_service<P: Program>(result: anyhow::Result<Exit>, out: Out, log: &ServiceLog) -> Exit {
+    let report = match &result {
+        Err(error) if log.takes_errors() => exit::report(error, P::judge),
+        _ => None,
+    };
+    if let Some(Report { exit, what, help }) = &report {
+        let (exit, help) = (*exit as u8, help.as_str());
+        tracing::error!(target: SERVICE, event = "failed", exit, help, "{what}");
+    }
+    let exit = match report {
+        Some(report) if !log.prints_errors() => report.exit,
+        _ => conclude::<P>(result, out),
+    };
+    let (role, code) = (log.role, exit as u8);
+    tracing::info!(
+        target: SERVICE, event = "ended", role, exit = code, "percolator {role} has ended"
+    );
+    exit
 }
 
 fn run_command<P: Program>(program: P, out: Out) -> anyhow::Result<Exit> {
-    let global = program.global();
-    events::init(global.level(), out.color, global.events.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         survive_the_limit_of_files()?;

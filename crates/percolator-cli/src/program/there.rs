@@ -86,7 +86,7 @@ pub(crate) fn run_asked<P: Program>(call: Call) -> Option<Exit> {
     let program = P::try_parse_from(args).ok()?;
     let (global, writes) = (program.global(), program.elsewhere() == Elsewhere::Writes);
     let copies = program.elsewhere() == Elsewhere::Copies;
-    let out = Out { json: global.json, quiet: global.quiet, color: asker.color };
+    let out = Out { json: global.json, quiet: global.quiet, color: asker.color, logs: false };
     let events = events::relayed(global.level(), &asked);
     let is_cut_off = cut_off.clone();
     let run = async {

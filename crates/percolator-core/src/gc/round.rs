@@ -112,7 +112,7 @@ pub(super) async fn run(shared: &Shared, retention: Duration, mut pace: Pace) ->
     store_round(shared, &LastRound { wall_ms, safe_point, collected, blocked, counts }).await?;
     tracing::info!(
         target: "percolator::gc", event = "gc_round", safe_point = safe_point.as_u64(), blocked,
-        ?counts,
+        ?counts, "a round of garbage collection has ended"
     );
     if counts.dropped() {
         store.reclaim().await?;

@@ -27,6 +27,7 @@ use super::claim::{Claim, ONE_CELL, Place, VERSION, Watches};
 use super::held::{Asked, HeldLocks, LINGERS};
 use super::{Holder, LockService};
 use crate::mutants::{self, off};
+use crate::outage::{Ended, Outage};
 use crate::records::branch;
 use crate::records::layout::LOCKS_TABLE as TABLE;
 use crate::records::lock::Incarnation;
@@ -231,6 +232,7 @@ impl LockService for TableLocks {
 /// Renews a token until it is given up, or until the lock service is dropped.
 async fn renew(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
     let mut round = 0;
+    let mut outage = Outage::default();
     loop {
         let Some(pause) =
             inner.upgrade().map(|inner| inner.runtime.sleep(inner.lifetime / RENEWALS))
@@ -244,9 +246,8 @@ async fn renew(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
             if *given_up {
                 return;
             }
-            if let Err(error) = inner.write_token(owner, Syncing::MayBeLost).await {
-                tracing::warn!(%owner, %error, "a liveness token could not be renewed");
-            }
+            let written = inner.write_token(owner, Syncing::MayBeLost).await;
+            log_renewal(owner, written, &mut outage, &*inner.runtime);
         }
         round += 1;
         if round % SWEEP_EVERY == 0
@@ -254,6 +255,28 @@ async fn renew(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
         {
             tracing::debug!(%error, "the lock service could not be swept");
         }
+    }
+}
+
+/// Logs that a renewal failed, or that an outage has ended.
+fn log_renewal(
+    owner: Incarnation,
+    written: Result<()>,
+    outage: &mut Outage,
+    runtime: &dyn Runtime,
+) {
+    if let Err(error) = written {
+        if let Some(untold) = outage.failed(runtime.now()) {
+            tracing::warn!(
+                event = "token_not_renewed", %owner, %error, untold,
+                "a liveness token could not be renewed"
+            );
+        }
+    } else if let Some(Ended { lasted, failed }) = outage.succeeded(|| runtime.now()) {
+        tracing::info!(
+            event = "well_again", %owner, failed,
+            "well again after {lasted:.1?}: the liveness token is renewed"
+        );
     }
 }
 

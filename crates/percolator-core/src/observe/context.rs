@@ -19,13 +19,12 @@ use crate::observe::hints::Queue;
 use crate::observe::observer::{Registration, Runner};
 use crate::observe::options::WorkerOptions;
 use crate::observe::resting::Elsewhere;
+use crate::outage::{Ended, Outage};
 use crate::records::column::{Cell, Table};
 use crate::records::schema::Observed;
 use crate::shared::Shared;
 use crate::{Column, Error, InvalidKind, Result, Runtime};
 
-/// The shortest time between two reports of failures outside of observers.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// The tablets of each scanned table, by its name, and until when the list is used.
 pub(super) type Tablets = BTreeMap<String, (Duration, Vec<RowRange>)>;
 
@@ -56,7 +55,8 @@ pub(super) struct Context {
     unwalked: Mutex<Unwalked>,
     /// Rung when a scan finds something after a long pause, so that all workers wake up.
     pub(super) stirred: Bell,
-    reports: Mutex<Reports>,
+    /// The failures outside of observers.
+    outage: Mutex<Outage>,
 }
 
 /// When the next scan is due. The first worker that comes after `next` takes it for all of
@@ -65,15 +65,6 @@ pub(super) struct Context {
 pub(super) struct Scans {
     pub(super) next: Duration,
     pause: Duration,
-}
-
-/// Bounds how often failures outside of observers are logged.
-#[derive(Debug, Default)]
-struct Reports {
-    /// When the next report may be logged.
-    not_before: Duration,
-    /// How many failures were not logged since the last report.
-    untold: u64,
 }
 
 impl Context {
@@ -132,7 +123,7 @@ impl Context {
             tablets: Mutex::default(),
             unwalked: Mutex::default(),
             stirred: Bell::default(),
-            reports: Mutex::default(),
+            outage: Mutex::default(),
         };
         context.check_batched_columns()?;
         Ok(context)
@@ -293,17 +284,24 @@ impl Context {
     }
 
     /// Logs a failure of the store or the oracle, not of an observer. The work is tried again.
-    /// Logs at most once every [`REPORT_EVERY`], because an unreachable store fails every look
-    /// for work.
     pub(super) fn report(&self, error: &Error) {
         let now = self.runtime().now();
-        let mut reports = locked(&self.reports);
-        if now < reports.not_before {
-            reports.untold += 1;
-            return;
+        if let Some(untold) = locked(&self.outage).failed(now) {
+            tracing::warn!(
+                target: "percolator::worker", event = "worker_error", %error, untold,
+                "a worker got an error of the store or the oracle, and tries again"
+            );
         }
-        let untold = std::mem::take(&mut reports.untold);
-        reports.not_before = now + REPORT_EVERY;
-        tracing::warn!(target: "percolator::worker", event = "worker_error", %error, untold);
+    }
+
+    /// Logs the end of an outage after a scan without an error.
+    pub(super) fn well(&self) {
+        let ended = locked(&self.outage).succeeded(|| self.runtime().now());
+        if let Some(Ended { lasted, failed }) = ended {
+            tracing::info!(
+                target: "percolator::worker", event = "well_again", failed,
+                "well again after {lasted:.1?}: the worker scans without errors"
+            );
+        }
     }
 }

@@ -140,7 +140,10 @@ async fn work_loop(context: Arc<Context>) {
         let stirred = context.stirred.rung();
         if context.takes_scan() {
             let found = match pass(&context, &mut places).await {
-                Ok(found) => found,
+                Ok(found) => {
+                    context.well();
+                    found
+                }
                 Err(error) => {
                     context.report(&error);
                     false

@@ -22,6 +22,7 @@ use bigtable::{Store, Table};
 use crate::mutants::{self, off};
 use crate::oracle::record::{ADDRESS_BYTES_MAX, Record, read};
 use crate::oracle::window::{Lease, WindowOracle, lease_wait, open_table};
+use crate::outage::{Ended, Outage};
 use crate::runtime::fresh_incarnation;
 use crate::{Error, InvalidKind, Result, Runtime};
 
@@ -105,6 +106,8 @@ pub struct OracleNode {
     runtime: Arc<dyn Runtime>,
     options: OracleOptions,
     state: Mutex<State>,
+    /// The failures to read or write the oracle's record.
+    outage: Mutex<Outage>,
 }
 
 #[derive(Debug)]
@@ -143,7 +146,7 @@ impl OracleNode {
         }
         let role = OracleRole::StandsBy { leader: None, trouble: None };
         let state = Mutex::new(State { role, resigned: false });
-        Ok(OracleNode { store, runtime, options, state })
+        Ok(OracleNode { store, runtime, options, state, outage: Mutex::default() })
     }
 
     /// Reads the leader's address from the record in the store. The leader may have died
@@ -180,7 +183,12 @@ impl OracleNode {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "this standby oracle cannot read the oracle's record");
+                    if let Some(untold) = self.failed() {
+                        tracing::warn!(
+                            event = "oracle_error", %error, untold,
+                            "this standby oracle cannot read the oracle's record, and tries again"
+                        );
+                    }
                     self.follow(None, Some(error));
                     self.runtime.sleep(LOOK).await;
                 }
@@ -229,6 +237,7 @@ impl OracleNode {
         let mut seen: Option<Seen> = None;
         while !self.state().resigned {
             let stored = read(&*table).await?;
+            self.well();
             // Take the time after the reply: the record was certainly written before it.
             let now = self.runtime.now();
             let since = match (&stored, &seen) {
@@ -244,6 +253,7 @@ impl OracleNode {
                 }
             };
             if free && let Some(oracle) = self.take_over(&table, stored.clone()).await? {
+                log_take_over(&self.options.address, stored.as_ref());
                 return Ok(Some(oracle));
             }
             self.follow(stored.as_ref().and_then(Record::address), None);
@@ -268,12 +278,23 @@ impl OracleNode {
     /// Renews the lease and the window until another oracle has taken over or this one has
     /// resigned.
     async fn lead(&self, oracle: &WindowOracle) {
-        tracing::info!(address = %self.options.address, "this process serves timestamps");
+        tracing::info!(
+            event = "oracle_leads", address = %self.options.address,
+            "this process serves timestamps"
+        );
         while !oracle.is_over() {
             let pause = match oracle.renew().await {
-                Ok(()) => RENEW,
+                Ok(()) => {
+                    self.well();
+                    RENEW
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "the oracle's lease could not be renewed");
+                    if let Some(untold) = self.failed() {
+                        tracing::warn!(
+                            event = "oracle_error", %error, untold,
+                            "the oracle's lease could not be renewed, and this process tries again"
+                        );
+                    }
                     RENEW_AGAIN
                 }
             };
@@ -281,6 +302,37 @@ impl OracleNode {
                 self.runtime.sleep(pause).await;
             }
         }
-        tracing::info!(address = %self.options.address, "this process no longer serves timestamps");
+        tracing::info!(
+            event = "oracle_leads_no_more", address = %self.options.address,
+            "this process no longer serves timestamps"
+        );
     }
+
+    /// Counts a failure. Returns how many were not logged before it, if it is to be logged.
+    fn failed(&self) -> Option<u64> {
+        locked(&self.outage).failed(self.runtime.now())
+    }
+
+    /// Logs the end of an outage after a success.
+    fn well(&self) {
+        let ended = locked(&self.outage).succeeded(|| self.runtime.now());
+        if let Some(Ended { lasted, failed }) = ended {
+            tracing::info!(
+                event = "well_again",
+                failed,
+                "well again after {lasted:.1?}: the oracle's record can be read and written"
+            );
+        }
+    }
+}
+
+/// Logs that this process has become the leader, and why the place was free.
+fn log_take_over(address: &str, before: Option<&Record>) {
+    let why = match before {
+        None => "no oracle led before",
+        Some(record) if record.resigned() => "the last leader has resigned",
+        Some(_) => "the last leader's lease has expired",
+    };
+    let from = before.and_then(Record::address);
+    tracing::info!(event = "oracle_takes_over", address, from, "this oracle takes over: {why}");
 }

@@ -4,7 +4,8 @@
 //! ```text
 //!   cluster.json       this plan          percolator.toml    the settings for clients and workers
 //!   table/  search/    data               run/ROLE           process number, locked while it lives
-//!   log/ROLE           its output         cluster.lock       held by `up` and `down`
+//!   log/ROLE           its log            cluster.lock       held by `up` and `down`
+//!   log/ROLE.out       its other output
 //! ```
 
 use std::fmt;
@@ -166,6 +167,11 @@ impl Place {
 
     pub(super) fn log(&self, role: Role) -> PathBuf {
         self.0.join("log").join(role.to_string())
+    }
+
+    /// The file of a process's stdout and stderr: its address, an error that ends it, a panic.
+    pub(super) fn output(&self, role: Role) -> PathBuf {
+        self.0.join("log").join(format!("{role}.out"))
     }
 
     pub(super) fn run(&self, role: Role) -> PathBuf {

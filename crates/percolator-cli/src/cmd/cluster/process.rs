@@ -18,19 +18,21 @@ use crate::exit::{Exit, Failure};
 
 /// How long a process may take to report that it is ready.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// How often a wait looks at the file or the log again.
+/// How often a wait looks at the file or the output again.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a starter may take to write a process's number, or another command to look at the
 /// file.
 const NUMBER_MAX: Duration = Duration::from_secs(1);
-/// How much of its log an error shows when a process has died.
+/// How much of its output an error shows when a process has died.
 const TAIL_BYTES: u64 = 2_000;
+/// The size from which the output of earlier processes is deleted when a process starts.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
-/// A process that was started, and the length of its log before.
+/// A process that was started, and the length of its output before.
 #[derive(Debug)]
 pub(super) struct Started {
     role: Role,
-    log_from: u64,
+    output_from: u64,
 }
 
 /// Returns the number of a process, if it lives.
@@ -98,11 +100,15 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
         .open(place.run(role))?;
     lock(&run, role)?;
     run.set_len(0)?;
-    let mut log = OpenOptions::new().append(true).create(true).open(place.log(role))?;
-    let log_from = log.seek(SeekFrom::End(0))?;
+    let mut output = OpenOptions::new().append(true).create(true).open(place.output(role))?;
+    if output.metadata()?.len() > OUTPUT_BYTES_MAX {
+        output.set_len(0)?;
+    }
+    let output_from = output.seek(SeekFrom::End(0))?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(args).stdin(Stdio::from(run.try_clone()?)).stderr(Stdio::from(log.try_clone()?));
-    command.stdout(Stdio::from(log));
+    command.args(args).arg("--log-file").arg(place.log(role));
+    command.stdin(Stdio::from(run.try_clone()?)).stderr(Stdio::from(output.try_clone()?));
+    command.stdout(Stdio::from(output));
     // The process takes all addresses from the cluster's own settings. A worker on another store
     // with timestamps of these oracles would damage that store.
     for (name, _) in std::env::vars_os() {
@@ -119,7 +125,7 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
     }
     let child = command.spawn()?;
     write!(run, "{}", child.id())?;
-    Ok(Started { role, log_from })
+    Ok(Started { role, output_from })
 }
 
 impl Started {
@@ -127,7 +133,7 @@ impl Started {
     pub(super) async fn ready(&self, place: &Place) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            // First whether it lives, then the log: this way the last words of a process that
+            // First whether it lives, then the output: this way the last words of a process that
             // dies are read.
             let alive = pid(place, self.role)?.is_some();
             // A process that fails prints a line with `error: `, too, and may live a moment
@@ -159,11 +165,11 @@ impl Started {
 
     /// Returns the end of what the process has printed since it was started.
     fn said(&self, place: &Place) -> anyhow::Result<String> {
-        let mut log = File::open(place.log(self.role))?;
-        let from = self.log_from.max(log.metadata()?.len().saturating_sub(TAIL_BYTES));
-        log.seek(SeekFrom::Start(from))?;
+        let mut output = File::open(place.output(self.role))?;
+        let from = self.output_from.max(output.metadata()?.len().saturating_sub(TAIL_BYTES));
+        output.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
-        log.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        output.take(TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }

@@ -23,6 +23,7 @@ use crate::cmd::serve::member::{MemberArgs, Membership};
 use crate::cmd::serve::tls::TlsArgs;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
+use crate::log::LogArgs;
 use crate::owner::asked::Open;
 use crate::service::{self, State};
 use crate::store::{Durability, listen_at, replaced};
@@ -54,6 +55,8 @@ pub(crate) struct Oracle {
     tls: TlsArgs,
     #[command(flatten)]
     member: MemberArgs,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
     /// The store that keeps the oracle's record, as for all processes of the cluster:
     /// bigtable://HOST:PORT/PROJECT/INSTANCE. By default the store of the settings.
     #[arg(long, value_name = "URL", help_heading = "Store")]

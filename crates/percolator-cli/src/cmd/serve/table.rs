@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bigtable::Store as _;
 use bigtable_fjall::FjallStore;
@@ -17,6 +17,7 @@ use crate::cmd::serve::member::{MemberArgs, Membership};
 use crate::cmd::serve::tls::TlsArgs;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
+use crate::log::{LogArgs, SERVICE};
 use crate::owner::asked::Open;
 use crate::service::{self, State};
 use crate::store::{Durability, listen_at};
@@ -45,6 +46,8 @@ pub(crate) struct Table {
     tls: TlsArgs,
     #[command(flatten)]
     member: MemberArgs,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
     /// The directory of the store.
     #[arg(
         long,
@@ -87,7 +90,11 @@ impl Table {
             upkeep_tables: percolator::store::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
+        let begun = Instant::now();
         let store = FjallStore::open(&self.data, options)?;
+        let took_ms = begun.elapsed().as_millis() as u64;
+        let dir = self.data.display();
+        tracing::info!(target: SERVICE, event = "store_opened", %dir, took_ms, "the store is open");
         let server = Server::over(store.clone()).await?;
         listen_at(Open::Store(store.clone()), &self.data);
         let address = listener.local_addr()?;
