@@ -32,7 +32,7 @@ pub(crate) enum Bench {
     Webindex(webindex::Webindex),
     /// Servers as processes of this program, which benchmarks start.
     #[command(hide = true)]
-    Serve(ServeRole),
+    Serve(Box<ServeRole>),
 }
 
 impl Bench {
