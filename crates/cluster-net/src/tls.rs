@@ -3,9 +3,9 @@
 //! One authority signs all certificates of a cluster. A certificate names *roles*, as DNS names
 //! in its subject alternative names: `client.percolator.internal`,
 //! `oracle.percolator.internal`, `table.percolator.internal`, `admin.percolator.internal`. A
-//! server accepts only clients of the roles that it serves. A client accepts only servers of the role that it looks for, on
-//! any host. So a leader may run anywhere, and the holder of a client's certificate cannot pose
-//! as the oracle.
+//! server accepts only clients of the roles that it serves. A client accepts only servers of the
+//! role that it looks for, on any host. So a leader may run anywhere, and the holder of a client's
+//! certificate cannot pose as the oracle.
 //!
 //! ADR-19 says what this design costs, and what would change it.
 

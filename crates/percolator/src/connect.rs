@@ -149,9 +149,9 @@ impl Config {
         Ok(Arc::new(self.open_grpc_store().await?))
     }
 
-    /// Has the table server of the settings write a backup of its store on its own machine, into
-    /// the directory `name` of its directory of backups (`percolator serve table --backups DIR`).
-    /// Needs the feature `cluster`. If the settings name certificates, this process's must name
+    /// Asks the table server of the settings for a backup of its store, on its own machine. Needs
+    /// the feature `cluster`. `name` is a directory in the server's directory of backups, which
+    /// `percolator serve table --backups DIR` names. If the settings name certificates, this process's must name
     /// `admin.percolator.internal`.
     ///
     /// ```no_run

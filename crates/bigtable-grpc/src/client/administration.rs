@@ -10,7 +10,7 @@ use super::store::GrpcStore;
 use crate::proto::extension::BackupRequest;
 
 impl GrpcStore {
-    /// Has the server write a backup of its store, on its own machine. `name` is a directory in
+    /// Asks the server for a backup of its store, on its own machine. `name` is a directory in
     /// the server's directory of backups ([`ServeOptions::backups`](crate::ServeOptions::backups)).
     /// It is empty, does not exist yet, or holds an earlier backup of the same store. Then only
     /// new contents are written.

@@ -30,7 +30,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Google's clients and tools use this server like Google's emulator: BIGTABLE_EMULATOR_HOST names
 /// the address that the server prints. With certificates the server serves every client that shows
 /// one for client.percolator.internal, oracle.percolator.internal or admin.percolator.internal.
-/// Such a client may do everything with the tables; backups are for administrators. The server ends on Ctrl-C or SIGTERM, after the requests in flight.
+/// Such a client may do everything with the tables; backups are for administrators. The server
+/// ends on Ctrl-C or SIGTERM, after the requests in flight.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve table --listen 127.0.0.1:8086 --data D &
