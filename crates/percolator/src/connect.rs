@@ -151,8 +151,8 @@ impl Config {
 
     /// Asks the table server of the settings for a backup of its store, on its own machine. Needs
     /// the feature `cluster`. `name` is a directory in the server's directory of backups, which
-    /// `percolator serve table --backups DIR` names. If the settings name certificates, this process's must name
-    /// `admin.percolator.internal`.
+    /// `percolator serve table --backups DIR` names. If the settings name certificates, this
+    /// process's must name `admin.percolator.internal`.
     ///
     /// ```no_run
     /// # async fn example() -> percolator::Result<()> {
