@@ -65,7 +65,7 @@ pub struct Options {
     /// The watcher that the client calls after each event: a commit, a lock that was found, an
     /// observer's run. See [`Watch`] for an example. Default: `None`.
     pub watch: Option<Arc<dyn Watch>>,
-    /// Of which transactions the client leaves a trace in the store, for
+    /// Selects the transactions of which the client leaves a trace in the store, for
     /// [`Client::why`](crate::Client::why). A trace is written after the commit, in rows of a table
     /// of Percolator's own, and is kept for a day or a million transactions. Clients of one store
     /// should sample alike. Default: `Off`.

@@ -89,7 +89,7 @@ counters! {
     watcher_failures,
     /// Transactions that the [trace](crate::Options::trace) lacks: they did not fit into its queue,
     /// could not be written, or still waited when the client was closed. With
-    /// [`Sampling::OneOf`](crate::Sampling::OneOf), those count, too, whose causes could not be
-    /// looked up, because the table could not be read.
+    /// [`Sampling::OneOf`](crate::Sampling::OneOf), a transaction also counts if its causes could
+    /// not be looked up, because the table could not be read.
     trace_dropped,
 }

@@ -52,7 +52,7 @@ pub(crate) struct World {
     pub(crate) broken: AtomicBool,
     /// Watches all clients, if the caller of the run asked for it.
     pub(crate) watching: OnceLock<Arc<Watching>>,
-    /// Of what all clients leave a trace in the store, if somebody wants that.
+    /// Selects the transactions of which all clients leave a trace, if the run has traces.
     pub(crate) sampling: OnceLock<Sampling>,
 }
 

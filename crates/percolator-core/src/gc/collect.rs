@@ -254,8 +254,8 @@ async fn committed(
     Ok(columns)
 }
 
-/// Of the row's columns that are deleted or notified, returns those that no observer has work
-/// on. Either the column is not observed, or every observer has acknowledged its newest write.
+/// Returns the deleted or notified columns of the row on which no observer has work. Either the
+/// column is not observed, or every observer has acknowledged its newest write.
 async fn clean_columns(
     shared: &Shared,
     table: &Table,

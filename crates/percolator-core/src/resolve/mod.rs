@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! primary's row holds ...      then
-//! write pointing at s          Committed(c)       -> roll the met row forward
-//! tomb(s)                      RolledBack         -> roll the met row back
+//! write pointing at s          Committed(c)       -> roll the found row forward
+//! tomb(s)                      RolledBack         -> roll the found row back
 //! primary lock of s            owner suspect?     -> roll it back on that very lock, else Alive
 //! nothing of s                 owner suspect?     -> put tomb(s) there, else Alive
 //! ```

@@ -65,7 +65,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl LockWaits {
-    /// Notes that somebody who reads at `at` waits since then for the lock of a transaction.
+    /// Notes that a reader at `at` has waited since `since` for the lock of a transaction.
     pub(crate) fn begin(
         &self,
         cell: CellName,

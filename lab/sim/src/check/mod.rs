@@ -9,11 +9,11 @@
 //! ```text
 //! facts          what became of each transaction, told by the store's records alone
 //! findings       how checkers report, and the names of the properties (property)
-//! answers        what clients were told is what the records say        (H07; P4)
+//! answers        clients got the outcome that the records show         (H07; P4)
 //! one_commit     one commit timestamp for each transaction             (H20; P5)
 //! timestamps     all distinct, start before commit                     (H29, H40 to H46)
 //! oracle         never repeats, never goes back                        (H09, H40 to H45)
-//! real_time      who begins later reads no less                        (H39)
+//! real_time      a later transaction reads at least as much            (H39)
 //! snapshot       reads, scans, own writes, no overlapping writers      (H01 to H38; P1, P2)
 //! whole          all cells of a transaction, no lock, no tomb beside   (P3, P5)
 //! observers      once for each change, and none lost                   (H47 to H62; P6, P7)
