@@ -27,13 +27,13 @@ pub(crate) enum App {
     Webindex,
 }
 
-/// The longest pause between two scans of an idle worker. These scans find what the questions to the
-/// oracle have missed.
-const IDLE_MAX: Duration = Duration::from_secs(5);
+/// The longest pause between two scans of an idle worker. These scans find what the questions to
+/// the oracle have missed.
+const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// How often a worker asks the oracle whether there may be changes. The worker that parses a changed
-/// page waits for one such question, and the worker that feeds the search index for another. So the
-/// page is searchable within two seconds.
+/// How often a worker asks the oracle whether there may be changes. The worker that parses a
+/// changed page waits for one such question, and the worker that feeds the search index for
+/// another. So the page is searchable within two seconds.
 const PEEK_EVERY: Duration = Duration::from_millis(500);
 
 /// How many changes a worker handles at once, unless an option says otherwise. Each of them waits

@@ -6,9 +6,9 @@
 //! whole interval. A single change waits for `QUIET`.
 //!
 //! Looking for newer changes is cheap. If the oracle has issued no timestamp since the last look,
-//! there is none. Otherwise the store returns at most one row: a notification above the timestamp of
-//! the last look. A commit with a lower timestamp may publish its notification later. Such a change
-//! is part of this batch or of the next one, as any change that comes while a batch is read.
+//! there is none. Otherwise the store returns at most one row: a notification above the timestamp
+//! of the last look. A commit with a lower timestamp may publish its notification later. Such a
+//! change is part of this batch or of the next one, as any change that comes while a batch is read.
 
 use std::pin::pin;
 use std::time::Duration;

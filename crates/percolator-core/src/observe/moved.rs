@@ -6,9 +6,9 @@
 //! timestamp since the last question costs one small request. Every transaction that leaves a
 //! notification takes a timestamp. So after an answer of "none" no scan is needed.
 //!
-//! A timestamp is issued before its transaction writes. Therefore the workers scan twice: when they
-//! learn of a new timestamp, and one period later. A commit may take even longer. Nothing depends on
-//! these scans: the ordinary ones find each change that they miss (H61).
+//! A timestamp is issued before its transaction writes. Therefore the workers scan twice: when
+//! they learn of a new timestamp, and one period later. A commit may take even longer. Nothing
+//! depends on these scans: the ordinary ones find each change that they miss (H61).
 
 use std::pin::pin;
 use std::sync::Arc;
