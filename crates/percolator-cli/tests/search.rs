@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use webindex::search::{IndexedPage, SearchIndex, Update};
 
 const BASE: &str = "https://fish.example/";
 
@@ -101,6 +102,26 @@ fn a_search_index_that_is_gone_or_old_is_made_anew_by_the_next_search() {
     assert_eq!(found(), before);
     fs::write(data.join("webindex-search").join("FORMAT"), "webindex search index 1").unwrap();
     assert_eq!(found(), before);
+}
+
+#[test]
+fn a_search_stays_with_the_old_files_until_the_new_ones_are_complete() {
+    let (_dir, data) = store();
+    let base = data.join("webindex-search");
+    // A worker that replaces a hung writer makes such a directory. At first it lacks all pages but
+    // one, which nobody must find yet.
+    let new = SearchIndex::open(&base.join("generation-1")).unwrap();
+    let page = IndexedPage { title: "Cod in the new files".into(), ..IndexedPage::default() };
+    let url = format!("{BASE}new.html");
+    new.apply(vec![Update { url, seq: u64::MAX >> 16, page: Some(page) }]).unwrap();
+    assert!(new.is_incomplete());
+    let search = || text(&percolator(&["webindex", "search", "cod"], &data), 0);
+    let found = search();
+    assert!(found.contains("11 pages match") && !found.contains("new.html"), "{found}");
+
+    new.set_complete().unwrap();
+    let found = search();
+    assert!(found.contains("1 page match") && found.contains("new.html"), "{found}");
 }
 
 #[test]

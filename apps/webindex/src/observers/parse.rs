@@ -36,7 +36,9 @@ impl Observer for Parse {
             None => (None, None, None),
             Some(Err(skip)) => {
                 let reason = skip.name().to_owned();
-                tracing::warn!(target: "webindex::parse", event = "skipped", url, reason = %skip);
+                // URLs are keys of the application, so they are logged at debug level only. The
+                // command `webindex stats` counts skipped pages by their reasons.
+                tracing::debug!(target: "webindex::parse", event = "skipped", url, reason = %skip);
                 (Some(encode(&Page::Skipped { reason })), None, None)
             }
             Some(Ok(page)) => {

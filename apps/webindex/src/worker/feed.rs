@@ -45,7 +45,7 @@ pub(super) struct Feeder {
     shown: Generation,
     /// The exporters, while this process feeds the search index.
     exporters: Option<Workers>,
-    /// The task that notifies the exporters of every page, while it runs.
+    /// The task that has the exporters export every page, while it runs.
     rebuilding: JoinSet<()>,
     beaten: Option<Instant>,
     looked: Option<Instant>,
@@ -161,7 +161,7 @@ impl Feeder {
         Ok(())
     }
 
-    /// Notifies the exporters of every page in the background, because the writer must report
+    /// Has the exporters export every page, in the background, because the writer must report
     /// meanwhile.
     fn rebuild(&mut self) {
         if !self.rebuilding.is_empty() {
@@ -170,7 +170,7 @@ impl Feeder {
         let (db, tables) = (self.db.clone(), self.tables.clone());
         let search = self.shown.search.clone();
         self.rebuilding.spawn(async move {
-            if let Err(error) = rebuild::complete(&db, &tables, &search).await {
+            if let Err(error) = rebuild::replace(&db, &tables, &search).await {
                 tracing::warn!(target: "webindex::worker", event = "not_feeding", %error);
             }
         });

@@ -4,11 +4,13 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use percolator::observe::Backlog;
 use tempfile::TempDir;
 
 use super::*;
 use crate::address::Base;
-use crate::search::SearchIndex;
+use crate::search::{SearchIndex, generations};
+use crate::tables::{DOCUMENTS, EXPORT_PAGE};
 use crate::{LoadOptions, Progress, WebIndex, writer};
 
 const BASE: &str = "https://fish.example/";
@@ -35,7 +37,11 @@ impl Fixture {
     async fn feeder(&self) -> Feeder {
         let db = self.db.another_client().await.unwrap();
         let tables = Tables::open(&db).await.unwrap();
-        let (latency, options) = (Arc::new(Latency::new()), WorkerOptions::default());
+        // The exporters look often, so that a test that nothing is exported need not wait for long.
+        let idle_max = Duration::from_millis(200);
+        let scan_period = Duration::from_millis(100);
+        let options = WorkerOptions { idle_max, scan_period, ..WorkerOptions::default() };
+        let latency = Arc::new(Latency::new());
         Feeder::new(&db, &tables, &latency, &options, self.search.path()).await.unwrap()
     }
 
@@ -69,6 +75,33 @@ impl Fixture {
 
     async fn found(&self, query: &str) -> usize {
         self.index.search(query, 10).await.unwrap().len()
+    }
+
+    /// Asserts that all readers find two fishes in the files of the first writer. One reader is
+    /// open from the beginning, one opens the index now, and one has no store.
+    async fn assert_old_is_searched(&self) {
+        assert!(!generations::Generation::is_complete(self.search.path(), 1));
+        assert_eq!(self.found("fish").await, 2);
+        let another = self.db.another_client().await.unwrap();
+        let opened = WebIndex::connect(another, Some(self.search.path())).await.unwrap();
+        assert_eq!(opened.search("fish", 10).await.unwrap().len(), 2);
+        let newest = SearchIndex::newest(self.search.path());
+        assert_eq!(newest, self.search.path());
+        assert_eq!(
+            SearchIndex::open_existing(&newest).unwrap().search("fish", 10).unwrap().len(),
+            2
+        );
+    }
+
+    /// Asserts that all readers find two fishes in the files of the second writer.
+    async fn assert_new_is_searched(&self) {
+        assert_eq!(self.found("fish").await, 2);
+        let newest = SearchIndex::newest(self.search.path());
+        assert_eq!(newest, self.search.path().join("generation-1"));
+        assert_eq!(
+            SearchIndex::open_existing(&newest).unwrap().search("fish", 10).unwrap().len(),
+            2
+        );
     }
 
     async fn verify(&self) {
@@ -151,6 +184,68 @@ async fn a_writer_that_wakes_writes_nothing_and_its_directory_goes() {
     fixture.settle().await;
     assert_eq!((fixture.found("thin").await, fixture.found("fish").await), (1, 3));
     next.end().await;
+    fixture.keepers.stop().await;
+}
+
+#[tokio::test]
+async fn a_writer_that_was_replaced_acknowledges_no_change() {
+    let fixture = Fixture::new().await;
+    let (mut old, mut new) = (fixture.feeder().await, fixture.feeder().await);
+    fixture.turns(&mut old, [0]).await;
+    fixture.load(&[("cod", "a long fish")]).await;
+    fixture.settle().await;
+    fixture.turns(&mut new, 0..=30).await;
+    fixture.settle().await;
+    // The old writer's exporters have the change for themselves.
+    new.stop_exporters_alone().await;
+    fixture.load(&[("ray", "a flat fish")]).await;
+    let report = fixture.index.wait(Some(Duration::from_secs(4))).await.unwrap();
+    assert!(!report.idle, "the old writer has acknowledged a change that the new one misses");
+    let old_files = SearchIndex::open_existing(fixture.search.path()).unwrap();
+    assert_eq!(old_files.search("flat", 10).unwrap(), []);
+
+    fixture.turns(&mut new, [31]).await;
+    fixture.settle().await;
+    assert_eq!(fixture.found("flat").await, 1);
+    fixture.verify().await;
+    new.end().await;
+    old.end().await;
+    fixture.keepers.stop().await;
+}
+
+#[tokio::test]
+async fn readers_stay_with_the_old_files_until_all_pages_are_in_the_new_ones() {
+    let fixture = Fixture::new().await;
+    let (mut old, mut new) = (fixture.feeder().await, fixture.feeder().await);
+    fixture.turns(&mut old, [0]).await;
+    fixture.load(&[("cod", "a long fish"), ("ray", "a flat fish")]).await;
+    fixture.settle().await;
+    // The new writer hangs, too, as soon as it is the writer: its files are empty.
+    fixture.turns(&mut new, 0..=30).await;
+    assert_eq!(state(&new), (true, 1));
+    new.stop_exporters_alone().await;
+    fixture.assert_old_is_searched().await;
+
+    // It wakes and queues all pages, and cannot export them yet.
+    fixture.db.pause_observer("export").await.unwrap();
+    fixture.turns(&mut new, [31]).await;
+    let queued = async || {
+        let backlog = fixture.db.backlog().await.unwrap();
+        let is_page = |of: &&Backlog| of.table == DOCUMENTS && of.column == EXPORT_PAGE;
+        backlog.iter().find(is_page).map_or(0, |of| of.cells)
+    };
+    while queued().await < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    fixture.assert_old_is_searched().await;
+
+    fixture.db.resume_observer("export").await.unwrap();
+    fixture.settle().await;
+    fixture.assert_new_is_searched().await;
+    fixture.verify().await;
+    new.end().await;
+    old.end().await;
     fixture.keepers.stop().await;
 }
 

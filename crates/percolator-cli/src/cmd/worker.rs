@@ -27,10 +27,14 @@ pub(crate) enum App {
     Webindex,
 }
 
-/// The longest pause between two scans of an idle worker. Several workers scan in turn, so a
-/// change waits for a fraction of the pause. A change that a worker's own observers make does not
-/// wait for a scan.
-const IDLE_MAX: Duration = Duration::from_secs(5);
+/// The longest pause between two scans of an idle worker. These scans find what the questions to
+/// the oracle have missed.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// How often a worker asks the oracle whether there may be changes. The worker that parses a
+/// changed page waits for one such question, and the worker that feeds the search index for
+/// another. So the page is searchable within two seconds.
+const PEEK_EVERY: Duration = Duration::from_millis(500);
 
 /// How many changes a worker handles at once, unless an option says otherwise. Each of them waits
 /// for answers most of the time. Changes that wait together send their requests together (paper
@@ -152,6 +156,7 @@ impl Worker {
             threads: self.threads.max(1).into(),
             scan_period: self.scan_period,
             idle_max: IDLE_MAX,
+            peek_every: Some(PEEK_EVERY),
             ..WorkerOptions::default()
         };
         let worker = webindex::Worker::start(db.clone(), search, options).await?;

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use bigtable::{TimeRange, Timestamp};
+
 use crate::observe::observer::Registration;
 use crate::observe::{admit, idle, pause, register, set_aside, skip, workers};
 use crate::records::schema::{Observed, Schema};
 use crate::{
-    Backlog, Client, Failing, IdleReport, Result, SetAside, WorkerOptions, Workers, status,
+    Backlog, Client, Column, Failing, IdleReport, Result, SetAside, WorkerOptions, Workers, status,
 };
 
 impl Client {
@@ -114,6 +116,23 @@ impl Client {
     /// Errors of the store.
     pub async fn backlog_within(&self, cells_max: usize) -> Result<Vec<Backlog>> {
         idle::backlog(&self.shared, cells_max).await
+    }
+
+    /// Whether a column still has a notification of `upto` or of an earlier timestamp. Unlike
+    /// [`backlog`](Client::backlog), it stops at the first one that it finds.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::Column;
+    /// let now = client.snapshot().await?.timestamp();
+    /// assert!(!client.is_behind("docs", &Column::literal("doc:text"), now).await?);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn is_behind(&self, table: &str, column: &Column, upto: Timestamp) -> Result<bool> {
+        idle::has_notification(&self.shared, table, column, TimeRange::up_to(upto)).await
     }
 
     /// The observers of the schema that no worker of this client runs, according to the schema

@@ -12,20 +12,18 @@
 //!
 //! ADR-9 says what this design costs, and what would change it.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
-use futures::future::select;
 use tracing::Instrument;
 
 use crate::mutants::{self, off};
 use crate::observe::change::Change;
 use crate::observe::context::Context;
 use crate::observe::failures::{Delay, is_of_the_services};
+use crate::observe::gather::{announced, gather, hold_off, until_look};
 use crate::observe::handle::{note_failure, run_guarded};
-use crate::observe::idle::{hints_waiting, is_notified};
+use crate::observe::idle::has_notification;
 use crate::observe::notified::clear;
 use crate::observe::observer::{AnyBatchObserver, Batch, Registration, Runner};
 use crate::observe::ran::{WatchedRun, span};
@@ -33,16 +31,13 @@ use crate::observe::row_lock::lock;
 use crate::observe::set_aside::move_aside;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
+use crate::records::schema::Observed;
 use crate::txn::begin::begin;
 use crate::{Error, Result};
 
 /// If this many changes of a batch fail or conflict one by one and none is delivered, the
 /// cause lies outside of the changes.
 const ALL_FAIL: usize = 16;
-/// The shortest pause between two rounds. While a caller waits for idleness, a batch checks
-/// this often whether its turn has come.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
 /// A change, with the versions of its notification that were seen.
 type Seen = (Change, Vec<Timestamp>);
 
@@ -51,10 +46,11 @@ type Seen = (Change, Vec<Timestamp>);
 enum Round {
     /// The round had as many changes as a batch may hold, so more may be waiting.
     Full,
-    /// The round had some changes, or another worker holds the lock.
-    Some,
-    /// Nothing was notified.
-    Nothing,
+    /// The round has delivered all changes that waited.
+    Delivered,
+    /// Changes are left, for another attempt: the observer failed or is paused, or another worker
+    /// holds the lock.
+    Undelivered,
 }
 
 /// The outcome of delivering a batch.
@@ -80,57 +76,57 @@ impl Delivered<'_> {
     }
 }
 
-/// Runs a batching observer every interval until the workers stop. While there are no changes,
-/// the pauses grow up to `idle_max`. A change by this client ends a long pause.
+/// Runs a batching observer until the workers stop. While there are no changes, the pauses grow up
+/// to `idle_max`. An announced change ends a long pause.
 pub(super) async fn batch_loop(context: Arc<Context>, registration: Arc<Registration>) {
     let Runner::Batch(batch, observer) = registration.runner.clone() else { return };
     let mut resume = None;
     let mut pause = batch.interval;
+    let mut last = Round::Delivered;
     while !context.is_stopping() {
-        let rung = context.shared.hints().collected.rung();
-        let round = match round(&context, &registration, batch, &*observer, &mut resume).await {
-            Ok(round) => round,
-            Err(error) => {
-                context.report(&error);
-                Round::Some
+        let seen = announced(&context);
+        last = match has_work(&context, &registration, resume.is_some()).await {
+            Ok(true) => {
+                // After a full batch more changes are waiting.
+                if last != Round::Full {
+                    gather(&context, &registration.observed, batch.interval).await;
+                }
+                pause = batch.interval;
+                round(&context, &registration, batch, &*observer, &mut resume).await
             }
-        };
-        pause = match round {
-            // More changes are waiting. A round that has reached the table's end starts over.
-            Round::Full => continue,
-            Round::Some => batch.interval,
-            Round::Nothing => (pause * 2).min(context.options.idle_max).max(batch.interval),
-        };
-        until_due(&context, batch.interval, pause, rung).await;
-    }
-}
-
-/// Waits until the next round is due: after `pause`, or after `interval` if this client has
-/// made a change. `rung` counts the changes that were known before. The wait also ends when a
-/// caller waits for idleness and only batches are left to do.
-async fn until_due(context: &Context, interval: Duration, pause: Duration, mut rung: u64) {
-    let bell = &context.shared.hints().collected;
-    let begun = context.runtime().now();
-    let mut due = begun + pause;
-    while !context.is_stopping() {
-        let mut left = due.saturating_sub(context.runtime().now());
-        if context.shared.is_awaited() {
-            left = left.min(LOOK_EVERY);
+            Ok(false) => {
+                until_look(&context, batch.interval, pause, seen).await;
+                pause = (pause * 2).min(context.options.idle_max).max(batch.interval);
+                Ok(Round::Delivered)
+            }
+            Err(error) => Err(error),
         }
-        select(pin!(context.rest(left)), pin!(bell.after(rung))).await;
-        if bell.rung() > rung {
-            rung = bell.rung();
-            due = due.min(begun + interval);
-        }
-        let now = context.runtime().now();
-        let hurry = context.shared.is_awaited() && hints_waiting(&context.shared) == 0;
-        if now >= due || (hurry && now >= begun + LOOK_EVERY) {
-            return;
+        .unwrap_or_else(|error| {
+            context.report(&error);
+            Round::Undelivered
+        });
+        if last == Round::Undelivered {
+            hold_off(&context, batch.interval).await;
         }
     }
 }
 
-/// Collects and handles one batch.
+/// Whether the observer is not paused, and its column is notified or a round is to be resumed.
+/// Usually nothing is notified, and then the lock is not needed.
+async fn has_work(context: &Context, registration: &Registration, resumes: bool) -> Result<bool> {
+    let observed = &registration.observed;
+    if context.is_paused(observed) {
+        // A paused observer takes no timestamp, so it would not learn that the pause has ended.
+        context.shared.learn_schema().await?;
+    }
+    if context.is_paused(observed) {
+        return Ok(false);
+    }
+    let Observed { table, column, .. } = observed;
+    Ok(resumes || has_notification(&context.shared, table, column, TimeRange::ALL).await?)
+}
+
+/// Collects and handles batches while they are full, up to half of the lock's lifetime.
 async fn round(
     context: &Context,
     registration: &Registration,
@@ -138,69 +134,61 @@ async fn round(
     observer: &dyn AnyBatchObserver,
     resume: &mut Option<RowRange>,
 ) -> Result<Round> {
-    if context.is_paused(&registration.observed) {
-        // A paused round takes no timestamp, so it would not learn that the pause has ended.
-        context.shared.learn_schema().await?;
-    }
-    if context.is_paused(&registration.observed) {
-        return Ok(Round::Nothing);
-    }
-    // Usually there is no notification, and then the lock is not needed.
-    if resume.is_none() && !is_notified(&context.shared, &registration.observed).await? {
-        return Ok(Round::Nothing);
-    }
     let observed = &registration.observed;
     let name =
         format!("batch/{}/{}/{}", observed.table, observed.column, observed.observer).into_bytes();
-    let Some(lock) = lock(context, name).await? else { return Ok(Round::Some) };
-    // Goes on while batches are full, up to half of the lock's lifetime; then another worker
-    // may have its turn.
+    let Some(lock) = lock(context, name).await? else { return Ok(Round::Undelivered) };
+    // Then another worker may have its turn.
+    let longest = context.options.row_lock_lifetime / 2;
     let rounds = async {
         loop {
-            let full = round_locked(context, registration, batch, observer, resume).await;
-            let goes_on = matches!(full, Ok(true)) && !context.is_stopping();
-            if !goes_on || lock.age() >= context.options.row_lock_lifetime / 2 {
-                break full;
+            let round = round_locked(context, registration, batch, observer, resume).await;
+            let goes_on = matches!(round, Ok(Round::Full)) && !context.is_stopping();
+            if !goes_on || lock.age() >= longest {
+                break round;
             }
         }
     };
-    let full = lock.during(rounds).await?;
-    Ok(if full { Round::Full } else { Round::Some })
+    lock.during(rounds).await
 }
 
-/// Collects and delivers one batch. Returns whether the batch was full.
+/// Collects and delivers one batch.
 async fn round_locked(
     context: &Context,
     registration: &Registration,
     batch: Batch,
     observer: &dyn AnyBatchObserver,
     resume: &mut Option<RowRange>,
-) -> Result<bool> {
-    if context.is_paused(&registration.observed) {
-        return Ok(false);
+) -> Result<Round> {
+    let observed = &registration.observed;
+    if context.is_paused(observed) {
+        return Ok(Round::Undelivered);
     }
-    let table = context.shared.table(&registration.observed.table).await?;
+    let table = context.shared.table(&observed.table).await?;
     let changes = collect(context, registration, &table, batch, resume).await?;
     if changes.is_empty() {
-        return Ok(false);
+        return Ok(Round::Undelivered);
     }
     let full = changes.len() >= batch.changes_max;
     let delivered = deliver_all(context, registration, &table, observer, &changes).await?;
     if delivered.is_complete() {
-        return Ok(full);
+        return Ok(match full {
+            true => Round::Full,
+            false if context.runs_all_of(&table, &observed.column) => Round::Delivered,
+            false => Round::Undelivered,
+        });
     }
     if delivered.is_hopeless() {
-        return Ok(false);
+        return Ok(Round::Undelivered);
     }
     for ((change, seen), error) in delivered.failed {
         let cell = Cell::new(&change.table, &change.row, &change.column);
-        let name = &registration.observed.observer;
-        let aside = note_failure(context, &cell, name, &error) == Delay::SetAside;
+        let aside = note_failure(context, &cell, &observed.observer, &error) == Delay::SetAside;
         if aside && context.runs_all_of(&change.table, &change.column) {
             move_aside(context, &cell, seen).await?;
         }
     }
-    Ok(false)
+    Ok(Round::Undelivered)
 }
 
 /// Delivers changes, all in one run if that works. After a conflict, delivers each half

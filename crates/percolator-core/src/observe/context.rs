@@ -55,6 +55,8 @@ pub(super) struct Context {
     unwalked: Mutex<Unwalked>,
     /// Rung when a scan finds something after a long pause, so that all workers wake up.
     pub(super) stirred: Bell,
+    /// Rung when the oracle has issued timestamps, so that batches look for changes.
+    pub(super) moved: Bell,
     /// The failures outside of observers.
     outage: Mutex<Outage>,
 }
@@ -123,6 +125,7 @@ impl Context {
             tablets: Mutex::default(),
             unwalked: Mutex::default(),
             stirred: Bell::default(),
+            moved: Bell::default(),
             outage: Mutex::default(),
         };
         context.check_batched_columns()?;
@@ -177,6 +180,21 @@ impl Context {
             drop(scans);
             self.stirred.ring();
         }
+    }
+
+    /// Has an idle worker scan at once, and batches look for changes. The pauses stay long, unless
+    /// there is something to find.
+    pub(super) fn look_now(&self) {
+        let mut scans = self.scans();
+        let is_idle = scans.pause > self.options.scan_period;
+        if is_idle {
+            scans.next = scans.next.min(self.runtime().now());
+        }
+        drop(scans);
+        if is_idle && !self.scanned.is_empty() {
+            self.stirred.ring();
+        }
+        self.moved.ring();
     }
 
     /// Waits until there is a hint or other work, until `longest` has passed, or until the

@@ -92,7 +92,8 @@ async fn idle_report(shared: &Shared, idle: bool) -> Result<IdleReport> {
     let schema = shared.learn_schema().await?;
     let mut paused = Vec::new();
     for observed in schema.entries.keys().filter(|observed| schema.is_paused(observed)) {
-        if is_notified(shared, observed).await? {
+        let Observed { table, column, .. } = observed;
+        if has_notification(shared, table, column, TimeRange::ALL).await? {
             paused.push(observed.clone());
         }
     }
@@ -197,11 +198,15 @@ async fn waits_for(
     Ok(false)
 }
 
-/// Whether the observer's column is notified in any row.
-pub(super) async fn is_notified(shared: &Shared, observed: &Observed) -> Result<bool> {
-    let Observed { table, column, .. } = observed;
+/// Whether a column has a notification of these timestamps in any row.
+pub(crate) async fn has_notification(
+    shared: &Shared,
+    table: &str,
+    column: &Column,
+    times: TimeRange,
+) -> Result<bool> {
     let table = shared.table(table).await?;
-    let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+    let select = Selection::default().column(NOTIFY, column.to_bytes(), times, 1);
     let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
     let mut left = Some(RowRange::all());
     while let Some(range) = left {

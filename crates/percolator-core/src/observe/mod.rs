@@ -11,6 +11,8 @@
 //! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen
 //!            (in the commit itself where the column has no other observer)
 //! batch      the same for many weak notifications at once
+//! gather     when a batch looks for changes, and when it has gathered enough
+//! moved      asks the oracle whether anything may have changed, so that idle workers scan soon
 //! ran        reports to a watcher how a run has ended
 //! set_aside  moves a change whose observer keeps failing out of the way; replay brings it back
 //! failures   counts failures, and delays the next attempt longer after each
@@ -38,10 +40,12 @@ pub(crate) mod crew;
 mod elsewhere;
 pub(crate) mod failures;
 mod find;
+mod gather;
 mod handle;
 pub(crate) mod hints;
 pub(crate) mod idle;
 pub(crate) mod leave;
+mod moved;
 pub(crate) mod notified;
 pub(crate) mod observer;
 pub(crate) mod options;

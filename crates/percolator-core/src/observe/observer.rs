@@ -160,10 +160,13 @@ impl<O: BatchObserver> AnyBatchObserver for O {
 pub struct Batch {
     /// Most changes in one call. Default: 1,000 changes.
     pub changes_max: usize,
-    /// How long changes are collected before the observer runs. The wait is shorter when a
-    /// caller waits for idleness and only batches are left to do. While the column has no
-    /// changes, the worker looks for changes by other clients less and less often, at the
-    /// rarest every [`idle_max`](crate::WorkerOptions::idle_max). Default: 1 s.
+    /// The longest time that changes are gathered before the observer runs. It runs earlier if no
+    /// change has come for a quarter of a second. It also runs earlier if a caller waits for
+    /// idleness and only batches are left to do.
+    ///
+    /// While the column has no changes, the worker looks less and less often for those of other
+    /// clients. It looks at least every [`idle_max`](crate::WorkerOptions::idle_max); see also
+    /// [`peek_every`](crate::WorkerOptions::peek_every). Default: 1 s.
     pub interval: Duration,
 }
 

@@ -23,6 +23,11 @@ pub struct WorkerOptions {
     /// The longest pause between two scans when there is nothing to do. The workers of a
     /// process share the scans. Default: 2 s.
     pub idle_max: Duration,
+    /// How often the workers ask the oracle whether it has issued a timestamp. If it has, idle
+    /// workers scan at once, so that a change by another process waits for about this time instead
+    /// of `idle_max`. The question is one small request. Use it where several processes share a
+    /// store, with a longer `idle_max`. Default: never.
+    pub peek_every: Option<Duration>,
     /// How long a worker's advisory lock on a row lasts without renewal. A worker renews the
     /// lock while its observers run. If the worker hangs, other workers take over the row
     /// after this time. Default: 30 s.
@@ -48,6 +53,7 @@ impl Default for WorkerOptions {
             runs_max: usize::MAX,
             scan_period: Duration::from_millis(500),
             idle_max: Duration::from_secs(2),
+            peek_every: None,
             row_lock_lifetime: Duration::from_secs(30),
             run_max: Duration::from_secs(600),
             failure_delay: Duration::from_millis(100),

@@ -16,6 +16,7 @@ use crate::observe::elsewhere::warn_of_missing;
 use crate::observe::find::{Places, pass};
 use crate::observe::handle::{Visit, visit};
 use crate::observe::hints::Hint;
+use crate::observe::moved::peek_loop;
 use crate::observe::observer::{Registration, Runner};
 use crate::observe::options::WorkerOptions;
 use crate::observe::register::{check, register};
@@ -72,6 +73,9 @@ pub(crate) async fn observe(
     let runtime = &**shared.runtime();
     for _ in 0..context.options.threads.max(1) {
         crew.start(runtime, work_loop(context.clone()));
+    }
+    if let Some(every) = context.options.peek_every {
+        crew.start(runtime, peek_loop(context.clone(), every));
     }
     for registration in context.observers.values().flat_map(BTreeMap::values).flat_map(|of| &**of) {
         if let Runner::Batch(..) = registration.runner {

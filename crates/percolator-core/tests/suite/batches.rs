@@ -1,17 +1,19 @@
-//! Tests batching observers: delivery after a crash, one bad change, one contended change, and
-//! an outage of the system that they feed (H51, H56).
+//! Tests batching observers. They run soon or in large batches, and deliver again after a crash.
+//! They get past one bad change, one contended change, and an outage of the system that they feed
+//! (H51, H56).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use percolator_core::{
-    Batch, BatchObserver, Change, Client, Column, Error, Options, Registration, Result, Transaction,
+    Batch, BatchObserver, Change, Client, Column, Error, Options, Registration, Result, Runtime,
+    Table, Transaction, WorkerOptions, Workers,
 };
 
 use crate::faults::{Fault, Op};
 use crate::notifications::{COUNT, one_thread};
-use crate::world::{counting, get_column, run_both};
+use crate::world::{World, counting, get_column, run_both};
 
 const CHANGED: Column = Column::literal("f:changed");
 
@@ -219,5 +221,93 @@ fn h56_a_batch_with_one_contended_change_delivers_the_others() {
     run_both(async |world| {
         let missing = contend(&world, usize::MAX).await;
         assert_eq!(missing, ["hot"], "one contended change keeps all of them from delivery");
+    });
+}
+
+/// Notes how many changes each batch has.
+struct Sizes(Arc<Mutex<Vec<usize>>>);
+
+impl BatchObserver for Sizes {
+    async fn observe(&self, _: &mut Transaction, changes: &[Change]) -> Result<()> {
+        self.0.lock().unwrap().push(changes.len());
+        Ok(())
+    }
+}
+
+/// A batch that gathers for ten seconds, in a process that hears of changes from the oracle alone.
+struct Gathering {
+    world: World,
+    writer: Client,
+    table: Table,
+    sizes: Arc<Mutex<Vec<usize>>>,
+    _workers: Workers,
+}
+
+impl Gathering {
+    async fn new(world: World) -> Self {
+        let (writer, worker) = (world.client().await, world.client().await);
+        let table = writer.table("t").await.unwrap();
+        let sizes = Arc::default();
+        let batch = Batch { changes_max: 500, interval: Duration::from_secs(10) };
+        let observer = Sizes(Arc::clone(&sizes));
+        let observer = Registration::batched("sizes", "t", &CHANGED, batch, observer);
+        let options = WorkerOptions {
+            idle_max: Duration::from_secs(10),
+            peek_every: Some(Duration::from_millis(500)),
+            ..one_thread()
+        };
+        let workers = worker.observe(vec![observer], options).await.unwrap();
+        Gathering { world, writer, table, sizes, _workers: workers }
+    }
+
+    async fn notify(&self, row: String) {
+        let mut tx = self.writer.begin().await.unwrap();
+        tx.notify(&self.table, row, &CHANGED).unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// Waits until a batch was delivered, and returns the time since `begun`.
+    async fn delivered_since(&self, begun: Duration) -> Duration {
+        while self.sizes.lock().unwrap().is_empty() {
+            self.world.sleep_ms(10).await;
+        }
+        self.world.runtime.now() - begun
+    }
+
+    fn take(&self) -> Vec<usize> {
+        std::mem::take(&mut *self.sizes.lock().unwrap())
+    }
+}
+
+#[test]
+fn a_change_alone_is_delivered_within_a_second_and_its_neighbours_with_it() {
+    run_both(async |world| {
+        let gathering = Gathering::new(world.clone()).await;
+        for quiet_ms in [60_000, 3_170, 11_030] {
+            world.sleep_ms(quiet_ms).await;
+            let begun = world.runtime.now();
+            gathering.notify(format!("a{quiet_ms}")).await;
+            gathering.notify(format!("b{quiet_ms}")).await;
+            let waited = gathering.delivered_since(begun).await;
+            assert!(waited < Duration::from_secs(1), "{waited:?} after {quiet_ms} ms");
+            assert_eq!(gathering.take(), [2]);
+        }
+    });
+}
+
+#[test]
+fn a_batch_gathers_for_its_whole_interval_while_changes_come() {
+    run_both(async |world| {
+        let gathering = Gathering::new(world.clone()).await;
+        world.sleep_ms(60_000).await;
+        for n in 0..600 {
+            gathering.notify(format!("r{n:03}")).await;
+            world.sleep_ms(100).await;
+        }
+        // The load has ended, so the rest is not kept waiting.
+        world.sleep_ms(1000).await;
+        let sizes = gathering.take();
+        assert_eq!(sizes.iter().sum::<usize>(), 600, "{sizes:?}");
+        assert!(sizes.len() <= 7, "a batch in ten seconds, and the rest: {sizes:?}");
     });
 }

@@ -123,3 +123,54 @@ fn idle_workers_hardly_ask_anything_and_a_change_of_their_own_is_handled_soon() 
         workers.stop().await;
     });
 }
+
+/// How many requests idle workers send in a minute: first in an idle store, then in one where a
+/// transaction begins that writes nothing. At last another client's change must be handled within
+/// `waits_max`.
+fn requests_of_idle_workers(peek_every: Option<Duration>, waits_max: Duration) -> (usize, usize) {
+    run(async |world| {
+        let (worker, writer) = (client(&world).await, client(&world).await);
+        let table = writer.table("t").await.unwrap();
+        let batch = Batch { changes_max: 10, interval: Duration::from_millis(200) };
+        let observers = vec![
+            Registration::strong("count", "t", &A, counting(COUNT)),
+            Registration::batched("export", "t", &CHANGED, batch, Export(Arc::default())),
+        ];
+        let idle_max = Duration::from_secs(10);
+        let options = WorkerOptions { idle_max, peek_every, ..WorkerOptions::default() };
+        let workers = worker.observe(observers, options).await.unwrap();
+        let asked_in_a_minute = async || {
+            world.store.clear_trace();
+            world.sleep_ms(60_000).await;
+            world.store.trace().len()
+        };
+        asked_in_a_minute().await;
+        let idle = asked_in_a_minute().await;
+        drop(writer.begin().await.unwrap());
+        let begun = asked_in_a_minute().await;
+
+        let since = world.runtime.now();
+        let mut tx = writer.begin().await.unwrap();
+        tx.set(&table, "row", &A, "1").unwrap();
+        tx.commit().await.unwrap();
+        // A snapshot issues no timestamp, so the change alone wakes the workers.
+        let count = async || writer.snapshot().await?.get(&table, "row", &COUNT).await;
+        while count().await.unwrap().is_none() {
+            world.sleep_ms(10).await;
+            let waited = world.runtime.now() - since;
+            assert!(waited < waits_max, "another client's change waits for {waited:?}");
+        }
+        workers.stop().await;
+        (idle, begun)
+    })
+}
+
+#[test]
+fn idle_workers_that_peek_scan_only_if_a_timestamp_was_issued() {
+    let (idle, _) = requests_of_idle_workers(None, Duration::from_secs(11));
+    let peek_every = Some(Duration::from_millis(500));
+    let (peeking, begun) = requests_of_idle_workers(peek_every, Duration::from_millis(600));
+    assert!(peeking <= idle, "{peeking} requests in a minute, {idle} without questions");
+    // Two more scans of two halves, and two looks of the batch.
+    assert!(begun <= idle + 6, "{begun} requests in a minute, {idle} if no transaction began");
+}

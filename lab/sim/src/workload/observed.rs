@@ -203,9 +203,11 @@ pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers 
         failure_delay: Duration::from_millis(world.between(1, 20)),
         failure_delay_max: Duration::from_millis(500),
         failures_max: world.between(2, 6) as u32,
+        peek_every: match world.between(0, 3) {
+            0 => None,
+            periods => Some(Duration::from_millis(100 * periods)),
+        },
     };
-    // This draw has no use: it keeps the later draws of each seed in their places.
-    world.between(0, 3);
     loop {
         match session.client.observe(registrations(world, observers), options.clone()).await {
             Ok(workers) => {
