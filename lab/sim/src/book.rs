@@ -1,18 +1,15 @@
-//! Records every transaction of a run as its client sees it, while it runs.
-//!
-//! The client writes its reads and writes into the transaction's log. When the log is dropped, the
-//! transaction enters the book. The end of a killed process drops its logs too, so the book also
-//! has what that process had seen until then.
+//! Keeps the record of a run, and the transactions of its clients with their logs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{RowRange, Timestamp};
+use bigtable::Timestamp;
 use bytes::Bytes;
 use percolator_core::{Client, Error, Result, Table, Transaction};
 
 use crate::history::{Cell, Finding, Op, Outcome, Run, Txn};
-use crate::names::{COLUMNS, TABLES, parse_value, row_key, row_number, value};
+use crate::names::{COLUMNS, TABLES, row_key};
+use crate::recording::{self, Recorder};
 use crate::world::{HUNG_UP, World};
 
 /// The records of a run.
@@ -57,113 +54,24 @@ pub(crate) struct Pause {
     pub(crate) upto: Timestamp,
 }
 
-/// The record of one transaction while it runs.
-#[derive(Debug)]
-pub(crate) struct Log {
-    world: Arc<World>,
-    txn: Txn,
-}
+/// The log of a transaction of this world.
+pub(crate) type Log = recording::Log<World>;
 
 impl Log {
     /// Opens the log of a transaction that other code commits, such as an observer's.
     pub(crate) fn of(world: &Arc<World>, tx: &Transaction) -> Self {
         let stamp = world.oracles.stamp(tx.start_ts());
-        let (begin_call, begin_return) = stamp.unwrap_or((Duration::ZERO, world.now()));
-        Log::new(world, tx, (begin_call, begin_return), Outcome::Unknown)
-    }
-
-    fn new(
-        world: &Arc<World>,
-        tx: &Transaction,
-        (begin_call, begin_return): (Duration, Duration),
-        outcome: Outcome,
-    ) -> Self {
-        let start_ts = tx.start_ts();
-        let commit_return = None;
-        let ops = Vec::new();
-        let txn = Txn { start_ts, begin_call, begin_return, commit_return, ops, outcome };
-        Log { world: world.clone(), txn }
-    }
-
-    /// Reads a cell and returns the workload's part of the value.
-    pub(crate) async fn get(
-        &mut self,
-        tx: &Transaction,
-        table: &Table,
-        cell: Cell,
-    ) -> Result<Option<Bytes>> {
-        let column = &COLUMNS[usize::from(cell.column)];
-        let read = tx.get(table, row_key(cell.row), column).await?;
-        let (writer, body) = self.parse(read);
-        self.txn.ops.push(Op::Read { cell, writer });
-        Ok(body)
-    }
-
-    /// Scans one column of the rows from `from` up to, but without, the row `to`.
-    pub(crate) async fn scan(
-        &mut self,
-        tx: &Transaction,
-        table: &Table,
-        (from, to): (Cell, u16),
-        limit: usize,
-    ) -> Result<Vec<(u16, Bytes)>> {
-        let range = RowRange::between(row_key(from.row), row_key(to));
-        let column = COLUMNS[usize::from(from.column)].clone();
-        let rows = tx.scan(table).range(range).columns([&column]).limit(limit).collect().await?;
-        let (mut found, mut bodies) = (Vec::new(), Vec::new());
-        for row in rows {
-            let number = row_number(&row.row).unwrap_or(u16::MAX);
-            let value = row.cells.into_iter().next().map(|(_, value)| value);
-            let (writer, body) = self.parse(value);
-            found.push((Cell { row: number, ..from }, writer.unwrap_or_default()));
-            bodies.push((number, body.unwrap_or_default()));
-        }
-        self.txn.ops.push(Op::Scan { from, to, limit, found });
-        Ok(bodies)
-    }
-
-    pub(crate) fn set(
-        &mut self,
-        tx: &mut Transaction,
-        table: &Table,
-        cell: Cell,
-        body: &[u8],
-    ) -> Result<()> {
-        let value = value(tx.start_ts(), body);
-        tx.set(table, row_key(cell.row), &COLUMNS[usize::from(cell.column)], value)?;
-        self.writes(cell, false);
-        Ok(())
-    }
-
-    pub(crate) fn delete(&mut self, tx: &mut Transaction, table: &Table, cell: Cell) -> Result<()> {
-        tx.delete(table, row_key(cell.row), &COLUMNS[usize::from(cell.column)])?;
-        self.writes(cell, true);
-        Ok(())
-    }
-
-    /// Records a write that other code buffers.
-    pub(crate) fn writes(&mut self, cell: Cell, delete: bool) {
-        self.txn.ops.push(Op::Write { cell, delete });
-    }
-
-    fn parse(&self, value: Option<Bytes>) -> (Option<Timestamp>, Option<Bytes>) {
-        let Some(value) = value else { return (None, None) };
-        match parse_value(&value) {
-            Some((writer, body)) => (Some(writer), Some(value.slice_ref(body))),
-            None => {
-                let facts = format!("transaction {} read {value:?}", self.txn.start_ts);
-                self.world.book().findings.push(Finding { property: "values", facts });
-                (Some(Timestamp::ZERO), None)
-            }
-        }
+        Log::new(world, tx, stamp.unwrap_or((Duration::ZERO, world.now())), Outcome::Unknown)
     }
 }
 
-impl Drop for Log {
-    fn drop(&mut self) {
-        let fresh = Txn { ops: Vec::new(), ..self.txn };
-        let txn = std::mem::replace(&mut self.txn, fresh);
-        self.world.book().txns.push(txn);
+impl Recorder for World {
+    fn enter(&self, txn: Txn) {
+        self.book().txns.push(txn);
+    }
+
+    fn find(&self, property: &'static str, facts: String) {
+        self.book().findings.push(Finding { property, facts });
     }
 }
 
@@ -200,16 +108,8 @@ impl Session {
 
     /// Reads cells as of the latest timestamp, without a transaction.
     pub(crate) async fn view(&self, cells: &[Cell]) -> Result<()> {
-        let view = self.client.snapshot().await?;
-        let mut ops = Vec::new();
-        for cell in cells {
-            let column = &COLUMNS[usize::from(cell.column)];
-            let table = &self.tables[usize::from(cell.table)];
-            let read = view.get(table, row_key(cell.row), column).await?;
-            let writer = read.as_deref().and_then(parse_value).map(|(writer, _)| writer);
-            ops.push(Op::Read { cell: *cell, writer });
-        }
-        self.world.book().views.push((view.timestamp(), ops));
+        let seen = recording::view(&*self.world, &self.client, &self.tables, cells).await?;
+        self.world.book().views.push(seen);
         Ok(())
     }
 
@@ -272,16 +172,16 @@ impl Tx {
         if wrote {
             // The store shows whether the transaction committed, even if its client never
             // learns it.
-            note(&log.world, None);
+            note(&log.recorder, None);
         }
-        let result = log.world.patiently(tx.commit()).await;
-        log.txn.commit_return = Some(log.world.now());
+        let result = log.recorder.patiently(tx.commit()).await;
+        log.txn.commit_return = Some(log.recorder.now());
         match &result {
             Ok(commit_ts) if wrote => log.txn.outcome = Outcome::Committed(*commit_ts),
-            Ok(commit_ts) => note(&log.world, Some(*commit_ts)),
-            Err(Error::Unknown { .. }) => log.world.book().told_unknown.push(start_ts),
+            Ok(commit_ts) => note(&log.recorder, Some(*commit_ts)),
+            Err(Error::Unknown { .. }) => log.recorder.book().told_unknown.push(start_ts),
             Err(Error::Unavailable(why)) if why == HUNG_UP => {
-                log.world.book().hung_up.push(start_ts)
+                log.recorder.book().hung_up.push(start_ts)
             }
             Err(_) => log.txn.outcome = Outcome::Aborted,
         }

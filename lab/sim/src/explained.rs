@@ -25,7 +25,7 @@ use percolator_core::{
 use crate::check::property;
 use crate::failures::READY;
 use crate::history::Finding;
-use crate::names::{LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, TABLES, WRITE};
+use crate::names::{DATA, LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, TABLES, WRITE};
 use crate::store::new_store;
 use crate::tally::{Sometimes, Tally};
 use crate::world::World;
@@ -37,7 +37,6 @@ const CELLS_MAX: usize = 6;
 /// A cell is read around this many of its newest records.
 const MOMENTS_MAX: usize = 3;
 
-const DATA: Family = Family::from_static("data");
 const SYSTEM: Family = Family::from_static("system");
 
 /// Hands out timestamps above all those in a copy.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bigtable::sync::locked;
@@ -111,12 +111,8 @@ impl<R: Together> Gathered<R> {
         Arc::new(Gathered { executor, delay, waiting })
     }
 
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<Bytes, Vec<Waiting<R>>>> {
-        locked(&self.waiting)
-    }
-
     fn take(&self, table: &Bytes) -> Vec<Waiting<R>> {
-        self.waiting().remove(table).unwrap_or_default()
+        locked(&self.waiting).remove(table).unwrap_or_default()
     }
 
     /// Sends requests to a table, together with those of other callers.
@@ -129,7 +125,7 @@ impl<R: Together> Gathered<R> {
         let count = requests.len();
         let (tell, told) = oneshot::channel();
         let (is_first, is_full) = {
-            let mut waiting = self.waiting();
+            let mut waiting = locked(&self.waiting);
             let all = waiting.entry(table.clone()).or_default();
             all.push(Waiting { requests, tell });
             let entries: usize = all.iter().map(|waiting| waiting.requests.len()).sum();

@@ -3,9 +3,12 @@
 //! A version of a cell is identified by the start timestamp of the transaction that wrote it.
 //! The value carries this timestamp, so a checker needs nothing else of the value.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bigtable::Timestamp;
+
+use crate::names::ACK;
 
 /// A cell, by small numbers that sort as its names do: table, then row, then column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,6 +93,15 @@ pub struct Record {
     pub delete: bool,
 }
 
+impl Record {
+    /// Decodes a write record: the start timestamp that it points at, then its flags.
+    pub(crate) fn decode(cell: Cell, commit_ts: Timestamp, value: &[u8]) -> Option<Record> {
+        let (start_ts, flags) = value.split_first_chunk::<8>()?;
+        let start_ts = Timestamp::new(u64::from_be_bytes(*start_ts))?;
+        Some(Record { cell, commit_ts, start_ts, delete: flags.first()? & 1 != 0 })
+    }
+}
+
 /// A run of an observer on a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
@@ -147,4 +159,24 @@ pub struct Finding {
     pub property: &'static str,
     /// The observed facts, and what would have been correct.
     pub facts: String,
+}
+
+/// Returns the cells that these observers observe, each with the observer's newest
+/// acknowledgement. An observer is given with its table and column.
+pub(crate) fn observed<'a>(
+    records: &[Record],
+    observers: impl IntoIterator<Item = &'a (u8, (u8, u8))>,
+) -> Vec<(u8, Cell, Option<Timestamp>)> {
+    let mut all = Vec::new();
+    for (observer, column) in observers {
+        let cells = records.iter().map(|record| record.cell);
+        let cells: BTreeSet<Cell> = cells.filter(|c| (c.table, c.column) == *column).collect();
+        for cell in cells {
+            let ack = Cell { column: ACK + observer, ..cell };
+            let acks = records.iter().filter(|record| record.cell == ack);
+            let newest = acks.max_by_key(|record| record.commit_ts);
+            all.push((*observer, cell, newest.map(|record| record.start_ts)));
+        }
+    }
+    all
 }

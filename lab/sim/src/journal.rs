@@ -12,12 +12,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bigtable::{ConditionalMutation, Family, Mutation, Timestamp};
+use bigtable::{ConditionalMutation, Mutation, Timestamp};
 
 use crate::executor::ProcessId;
-use crate::given::Given;
 use crate::history::{Cell, Record};
-use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, notified_cell, observers};
+use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, notified_cell, observers, sets};
+use crate::process::Given;
 use crate::tally::{Sometimes, Tally};
 
 /// The journal of one run.
@@ -91,7 +91,7 @@ impl Journal {
         is_dead: impl Fn(ProcessId) -> bool,
     ) -> LookUp {
         let Applied { request, matched, .. } = applied;
-        let prewrites = request.otherwise.iter().any(|m| sets(m, &LOCK));
+        let prewrites = sets(&request.otherwise, &LOCK);
         if prewrites && *matched {
             self.rejected(applied, tally);
         }
@@ -249,10 +249,8 @@ impl Journal {
         write: &[u8],
         tally: &Tally,
     ) {
-        let Some((pointer, flags)) = write.split_first_chunk::<8>() else { return };
-        let Some(start_ts) = Timestamp::new(u64::from_be_bytes(*pointer)) else { return };
-        let delete = flags.first().is_some_and(|flags| flags & 1 != 0);
-        let record = Record { cell, commit_ts, start_ts, delete };
+        let Some(record) = Record::decode(cell, commit_ts, write) else { return };
+        let start_ts = record.start_ts;
         self.records.push(record);
         if !self.notified.contains(&(cell, commit_ts)) {
             self.unnotified.push(record);
@@ -275,10 +273,6 @@ impl Journal {
             tally.happened(Sometimes::RollForwardByOther);
         }
     }
-}
-
-fn sets(mutation: &Mutation, of: &Family) -> bool {
-    matches!(mutation, Mutation::Set { family, .. } if family == of)
 }
 
 /// Reads the lifetime from a lock record: tag, version, flags, owner, wall time, lifetime.

@@ -21,13 +21,15 @@
 //!
 //! The same seed gives the same run, in every build.
 
+#[macro_use]
+mod debug;
+
 mod book;
 mod codec;
 mod executor;
 mod explained;
 mod failures;
 mod gathered;
-mod given;
 mod journal;
 mod lock_service;
 mod logged;
@@ -35,11 +37,13 @@ mod minimise;
 mod names;
 mod nemesis;
 mod oracle;
+mod oracle_layer;
 mod pauses;
 mod power;
 mod process;
 mod publishing;
 mod random;
+mod recording;
 mod regressions;
 mod remote_store;
 mod report;
@@ -70,10 +74,3 @@ pub use restrictions::{Part, Restrictions};
 pub use run::{run_seed, run_traced, run_watched, run_with};
 pub use tally::{Fault, Sometimes};
 pub use watching::Events;
-
-use history::{Finding, History};
-
-/// Returns what the checkers find wrong with a history.
-fn findings(history: &History) -> Vec<Finding> {
-    check::check(history)
-}

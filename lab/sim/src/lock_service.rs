@@ -5,8 +5,7 @@
 //! restart of the server forgets all tokens and locks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bigtable::sync::locked;
@@ -34,11 +33,7 @@ struct State {
     sessions: BTreeMap<ProcessId, BTreeSet<Incarnation>>,
 }
 
-impl fmt::Debug for LockServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LockServer")
-    }
-}
+shown_by_name!(LockServer);
 
 impl LockServer {
     pub(crate) fn new(runtime: ProcessRuntime) -> Self {
@@ -50,10 +45,6 @@ impl LockServer {
 
     fn executor(&self) -> &Executor {
         &self.runtime.executor
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
     }
 
     /// Ends the sessions of a process. If the process is dead, they end after the delay. If it
@@ -76,7 +67,7 @@ impl LockServer {
     /// Forgets everything; live processes register again after a while.
     pub(crate) fn restart(self: &Arc<Self>, after: Duration) {
         let sessions = {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             state.locks = Arc::new(ProcessLocks::new(self.runtime.clone()));
             std::mem::take(&mut state.sessions)
         };
@@ -89,7 +80,7 @@ impl LockServer {
     }
 
     fn forget(&self, process: ProcessId) -> BTreeSet<Incarnation> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let owners = state.sessions.remove(&process).unwrap_or_default();
         owners.iter().for_each(|owner| state.locks.unregister(*owner));
         owners
@@ -98,21 +89,21 @@ impl LockServer {
     fn register(&self, process: ProcessId, owner: Incarnation) {
         // A late request of a dead process creates no session.
         if !self.executor().is_dead(process) {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             state.sessions.entry(process).or_default().insert(owner);
             state.locks.register(owner).now_or_never().expect(READY).unwrap_or_default();
         }
     }
 
     fn answer(&self, request: LockRequest, from: ProcessId) -> LockReply {
-        let locks = self.state().locks.clone();
+        let locks = locked(&self.state).locks.clone();
         let answer = match request {
             LockRequest::Register(owner) => {
                 self.register(from, owner);
                 return LockReply::Done;
             }
             LockRequest::Unregister(owner) => {
-                if let Some(owners) = self.state().sessions.get_mut(&from) {
+                if let Some(owners) = locked(&self.state).sessions.get_mut(&from) {
                     owners.remove(&owner);
                 }
                 locks.unregister(owner);
@@ -155,11 +146,7 @@ pub(crate) struct RemoteLocks {
     pub(crate) timeout: Duration,
 }
 
-impl fmt::Debug for RemoteLocks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RemoteLocks")
-    }
-}
+shown_by_name!(RemoteLocks);
 
 impl RemoteLocks {
     async fn call(&self, request: LockRequest) -> Result<bool> {

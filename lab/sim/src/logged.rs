@@ -4,7 +4,7 @@
 //! Time is a counter that every event of the history advances, so the order of events is never
 //! in doubt.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bigtable::Timestamp;
@@ -13,6 +13,7 @@ use percolator_core::{Client, Column, Error, Oracle, Result, Stamp, Table, async
 
 use crate::check::raw::{Dump, RawCell};
 use crate::history::{Cell, History, Op, Outcome, Record, Txn};
+use crate::oracle_layer::OracleLayer;
 
 /// The column that the transactions use.
 pub(crate) const COLUMN: Column = Column::literal("c");
@@ -52,12 +53,8 @@ struct State {
 }
 
 impl Log {
-    fn state(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
-    }
-
     fn tick(&self) -> Duration {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.events += 1;
         Duration::from_nanos(state.events)
     }
@@ -81,7 +78,7 @@ impl Log {
             outcome: Outcome::Unknown,
         };
         let index = {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             state.history.txns.push(txn);
             state.history.txns.len() - 1
         };
@@ -100,7 +97,7 @@ impl Log {
                     Op::Write { cell: *cell, delete: false }
                 }
             };
-            self.state().history.txns[index].ops.push(op);
+            locked(&self.state).history.txns[index].ops.push(op);
         }
         let result = tx.commit().await;
         let outcome = match &result {
@@ -109,14 +106,14 @@ impl Log {
             Err(_) => Outcome::Unknown,
         };
         let commit_return = Some(self.tick());
-        let txn = &mut self.state().history.txns[index];
+        let txn = &mut locked(&self.state).history.txns[index];
         (txn.outcome, txn.commit_return) = (outcome, commit_return);
         Ok(result?).map(|commit_ts| writes.then_some(commit_ts))
     }
 
     /// Returns how the transaction with this start timestamp ended, as far as its client knows.
     pub(crate) fn outcome(&self, start_ts: Timestamp) -> Option<Outcome> {
-        let state = self.state();
+        let state = locked(&self.state);
         let txn = state.history.txns.iter().find(|txn| txn.start_ts == start_ts);
         txn.map(|txn| txn.outcome)
     }
@@ -126,13 +123,13 @@ impl Log {
         let (begin_call, begin_return) = (Duration::ZERO, self.tick());
         let (commit_return, outcome) = (None, Outcome::Unknown);
         let txn = Txn { start_ts, begin_call, begin_return, commit_return, ops, outcome };
-        self.state().history.txns.push(txn);
+        locked(&self.state).history.txns.push(txn);
     }
 
     /// Returns the steps and outcomes of all transactions in order of start timestamps,
     /// without times.
     pub(crate) fn seen(&self) -> Vec<(Timestamp, String)> {
-        let state = self.state();
+        let state = locked(&self.state);
         let of = |txn: &Txn| (txn.start_ts, format!("{:?} {:?}", txn.ops, txn.outcome));
         let mut seen: Vec<_> = state.history.txns.iter().map(of).collect();
         seen.sort();
@@ -141,7 +138,7 @@ impl Log {
 
     /// Returns the history, completed with what the store holds at its end.
     pub(crate) fn history(&self, dump: &Dump) -> History {
-        let mut history = self.state().history.clone();
+        let mut history = locked(&self.state).history.clone();
         for record in &dump.records {
             let (commit_ts, start_ts) = (record.commit_ts, record.start_ts);
             if let Some(cell) = numbered(&record.cell) {
@@ -190,32 +187,14 @@ pub(crate) async fn open_tables(client: &Client, cells: &[Cell]) -> Result<Vec<T
     Ok(tables)
 }
 
-/// An oracle that records every timestamp it hands out.
-#[derive(Debug)]
-pub(crate) struct LoggedOracle {
-    pub(crate) inner: Arc<dyn Oracle>,
-    pub(crate) log: Log,
-}
-
+/// Records every timestamp that an oracle hands out.
 #[async_trait]
-impl Oracle for LoggedOracle {
-    async fn timestamp(&self) -> Result<Stamp> {
-        let call = self.log.tick();
-        let stamp = self.inner.timestamp().await?;
-        let returned = self.log.tick();
-        self.log.state().history.stamps.push((stamp.timestamp, call, returned));
+impl OracleLayer for Log {
+    async fn timestamp(&self, inner: &dyn Oracle) -> Result<Stamp> {
+        let call = self.tick();
+        let stamp = inner.timestamp().await?;
+        let returned = self.tick();
+        locked(&self.state).history.stamps.push((stamp.timestamp, call, returned));
         Ok(stamp)
-    }
-
-    async fn peek(&self) -> Result<Timestamp> {
-        self.inner.peek().await
-    }
-
-    async fn schema_version(&self) -> Result<u64> {
-        self.inner.schema_version().await
-    }
-
-    async fn raise_schema_version(&self, version: u64) -> Result<()> {
-        self.inner.raise_schema_version(version).await
     }
 }

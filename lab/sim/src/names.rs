@@ -2,15 +2,12 @@
 //!
 //! Row keys contain 0x00 and 0xFF, which test the protocol's key encodings (H65).
 
-use bigtable::{Family, RowKey, Timestamp};
+use bigtable::{Family, Mutation, RowKey, Timestamp};
 use percolator_core::Column;
 
 use crate::history::Cell;
 
-pub(crate) const LOCK: Family = Family::from_static("lock");
-pub(crate) const WRITE: Family = Family::from_static("write");
-pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
-pub(crate) const NOTIFY: Family = Family::from_static("notify");
+pub(crate) use crate::check::raw::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 
 /// The prefix of a table of notifications, where notifications are in tables of their own.
 pub(crate) const NOTIFY_TABLE: &str = "percolator.notify.";
@@ -40,6 +37,16 @@ pub(crate) const OBSERVERS: [&str; 12] =
 
 /// The number of the column in which observer 0 acknowledges; those of the others follow.
 pub(crate) const ACK: u8 = 128;
+
+/// Returns whether a mutation writes to the family.
+pub(crate) fn is_set(mutation: &Mutation, of: &Family) -> bool {
+    matches!(mutation, Mutation::Set { family, .. } if family == of)
+}
+
+/// Returns whether one of the mutations writes to the family.
+pub(crate) fn sets(mutations: &[Mutation], of: &Family) -> bool {
+    mutations.iter().any(|mutation| is_set(mutation, of))
+}
 
 /// Returns the key of a row.
 pub(crate) fn row_key(row: u16) -> RowKey {
@@ -126,10 +133,7 @@ pub(crate) fn notified_cell(table: &[u8], row: &RowKey, column: &[u8]) -> Option
 
 /// Returns the value of a cell: its writer's start timestamp, then the workload's part.
 pub(crate) fn value(writer: Timestamp, body: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(8 + body.len());
-    value.extend_from_slice(&writer.as_u64().to_be_bytes());
-    value.extend_from_slice(body);
-    value
+    [&writer.as_u64().to_be_bytes(), body].concat()
 }
 
 /// Returns the writer and the workload's part of a value.

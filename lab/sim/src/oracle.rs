@@ -6,8 +6,7 @@
 //! of them, so a deposed oracle that wakes up must defend itself.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bigtable::Timestamp;
@@ -20,8 +19,7 @@ use percolator_core::{
 
 use crate::codec::{OracleReply, OracleRequest, decode, encode};
 use crate::executor::ProcessId;
-use crate::given::Given;
-use crate::process::ProcessRuntime;
+use crate::process::{Given, ProcessRuntime};
 use crate::remote_store::RemoteStore;
 use crate::transport::{ReplyTo, Server, Transport};
 
@@ -170,10 +168,6 @@ impl Known {
 }
 
 impl Oracles {
-    fn state(&self) -> MutexGuard<'_, Known> {
-        locked(&self.state)
-    }
-
     /// Adds an oracle. Returns an oracle that clients no longer know, if there are too many.
     pub(crate) fn add(
         &self,
@@ -181,7 +175,7 @@ impl Oracles {
         oracle: Arc<OracleServer>,
         server: Arc<dyn Server>,
     ) -> Option<ProcessId> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.servers.push((process, server));
         state.all.push((process, oracle));
         if state.servers.len() <= KNOWN_MAX {
@@ -195,7 +189,7 @@ impl Oracles {
 
     /// Forgets all oracles but the newest. Returns every other that ever existed.
     pub(crate) fn keep_newest(&self) -> Vec<ProcessId> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let old = state.servers.len().saturating_sub(1);
         state.servers.drain(..old);
         let newest = state.all.pop();
@@ -205,19 +199,19 @@ impl Oracles {
 
     /// Forgets a dead oracle.
     pub(crate) fn forget(&self, dead: ProcessId) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.servers.retain(|(process, _)| *process != dead);
         state.all.retain(|(process, _)| *process != dead);
     }
 
     /// Returns the newest oracle that leads, or believes that it leads.
     pub(crate) fn leader(&self) -> Option<(ProcessId, Arc<OracleServer>)> {
-        self.state().leader()
+        locked(&self.state).leader()
     }
 
     /// Returns a live oracle other than the leader, and known to clients.
     pub(crate) fn beside(&self, leader: ProcessId) -> Option<ProcessId> {
-        let state = self.state();
+        let state = locked(&self.state);
         let beside = |(process, oracle): &&(ProcessId, Arc<OracleServer>)| {
             *process != leader
                 && !oracle.runtime.executor.is_dead(*process)
@@ -227,17 +221,17 @@ impl Oracles {
     }
 
     pub(crate) fn newest(&self) -> Option<ProcessId> {
-        self.state().servers.last().map(|(process, _)| *process)
+        locked(&self.state).servers.last().map(|(process, _)| *process)
     }
 
     /// Returns all timestamps that reached a client, in the order of arrival.
     pub(crate) fn stamps(&self) -> Vec<Given> {
-        self.state().stamps.clone()
+        locked(&self.state).stamps.clone()
     }
 
     /// Returns the times of a timestamp's request and of its arrival.
     pub(crate) fn stamp(&self, timestamp: Timestamp) -> Option<(Duration, Duration)> {
-        self.state().by_timestamp.get(&timestamp).map(|given| (given.asked, given.arrived))
+        locked(&self.state).by_timestamp.get(&timestamp).map(|given| (given.asked, given.arrived))
     }
 }
 
@@ -253,11 +247,7 @@ pub(crate) struct RemoteOracle {
     pub(crate) stand_by: bool,
 }
 
-impl fmt::Debug for RemoteOracle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RemoteOracle")
-    }
-}
+shown_by_name!(RemoteOracle);
 
 impl RemoteOracle {
     /// Sends a request to the oracles until one answers. Each attempt is a new request, so a
@@ -291,7 +281,7 @@ impl RemoteOracle {
     /// Chooses an oracle: mostly the newest, sometimes any. If the newest may stand by, the
     /// choice is among all.
     fn one(&self) -> Option<(ProcessId, Arc<dyn Server>)> {
-        let state = self.oracles.state();
+        let state = locked(&self.oracles.state);
         if self.stand_by {
             return self.runtime.executor.draw(|rng| rng.pick(&state.servers).cloned());
         }
@@ -301,7 +291,7 @@ impl RemoteOracle {
 
     fn note(&self, reply: &OracleReply, asked: Duration, by: ProcessId) {
         if let OracleReply::Stamp(stamp) = reply {
-            let mut state = self.oracles.state();
+            let mut state = locked(&self.oracles.state);
             let arrived = self.runtime.executor.now();
             let given = Given { timestamp: stamp.timestamp, asked, arrived, by };
             state.stamps.push(given);
@@ -331,7 +321,7 @@ impl Oracle for RemoteOracle {
         let (process, server) = if self.stand_by {
             self.oracles.leader()?
         } else {
-            self.oracles.state().all.last().cloned()?
+            locked(&self.oracles.state).all.last().cloned()?
         };
         if self.runtime.executor.is_dead(process) {
             return None;

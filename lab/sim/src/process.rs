@@ -1,17 +1,28 @@
 //! Simulates a process as the protocol sees it: with clocks of its own, tasks that die with
-//! it, and random numbers from the seed.
+//! it, and random numbers from the seed. Also defines the record of a timestamp that it received.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use bigtable::Timestamp;
 use futures::future::BoxFuture;
 use percolator_core::Runtime;
 
 use crate::executor::{Executor, ProcessId};
 use crate::random::Rng;
 use crate::swarm::Swarm;
+
+/// A timestamp that reached a client: the virtual times of its request and of its arrival, and
+/// the oracle that gave it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Given {
+    pub(crate) timestamp: Timestamp,
+    pub(crate) asked: Duration,
+    pub(crate) arrived: Duration,
+    pub(crate) by: ProcessId,
+}
 
 const MILLION: i128 = 1_000_000;
 

@@ -64,23 +64,3 @@ pub(crate) fn mix_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
     last[..rest.len()].copy_from_slice(rest);
     mix(mix(hash, u64::from_le_bytes(last)), bytes.len() as u64)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_seed_gives_the_same_numbers_everywhere() {
-        let mut rng = Rng::new(7);
-        let first = [rng.next(), rng.next()];
-        let mut again = Rng::new(7);
-        assert_eq!(first, [again.next(), again.next()]);
-        assert_ne!(Rng::new(8).next(), first[0]);
-    }
-
-    #[test]
-    fn hashes_tell_lengths_apart() {
-        assert_ne!(mix_bytes(0, b"a"), mix_bytes(0, b"a\0"));
-        assert_ne!(mix_bytes(0, b"12345678"), mix_bytes(0, b"12345678\0"));
-    }
-}

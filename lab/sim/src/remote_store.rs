@@ -3,7 +3,6 @@
 //! A read without an answer has failed. A mutation without an answer may have been applied, or
 //! may still be applied later.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,11 +40,7 @@ pub(crate) struct RemoteStore {
     pub(crate) tally: Arc<Tally>,
 }
 
-impl fmt::Debug for RemoteStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RemoteStore")
-    }
-}
+shown_by_name!(RemoteStore);
 
 impl RemoteStore {
     async fn call(&self, request: &StoreRequest) -> Option<Result<StoreReply>> {

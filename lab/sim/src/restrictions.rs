@@ -8,6 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use crate::schedule::Policy;
 use crate::swarm::Swarm;
 use crate::workload::{Kind, Mix};
@@ -83,7 +85,7 @@ impl Part {
     /// Returns all parts that exist; a seed's world has some of them.
     pub fn all() -> impl Iterator<Item = Part> {
         let world = World::ALL.iter().map(|part| Part(Of::World(*part)));
-        world.chain(Kind::ALL.into_iter().map(|kind| Part(Of::Work(kind))))
+        world.chain(Kind::value_variants().iter().map(|kind| Part(Of::Work(*kind))))
     }
 }
 

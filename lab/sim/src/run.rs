@@ -10,11 +10,11 @@ use futures::future::join_all;
 use percolator_core::{AbortReason, Error, Result, Sampling, Workers};
 
 use crate::book::Session;
-use crate::check::property;
+use crate::check::{check, property};
 use crate::executor::WORLD;
 use crate::failures::READY;
-use crate::history::{Finding, History, Run};
-use crate::names::{ACK, LOCK, NOTIFY, NOTIFY_TABLE, OBSERVERS, TABLES, WRITE, cell};
+use crate::history::{Finding, History, Run, observed};
+use crate::names::{LOCK, NOTIFY, NOTIFY_TABLE, OBSERVERS, TABLES, WRITE, cell};
 use crate::process::ProcessRuntime;
 use crate::report::Report;
 use crate::restrictions::Restrictions;
@@ -22,7 +22,7 @@ use crate::tally::{Fault, Sometimes};
 use crate::watching::{Events, Watching};
 use crate::workload::{self, LATE, Observers, observe, with_late};
 use crate::world::World;
-use crate::{explained, findings, nemesis, pauses};
+use crate::{explained, nemesis, pauses};
 
 /// The longest duration of the storm.
 const STORM: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ fn run_in(world: &Arc<World>, seed: u64) -> Report {
             found.push(Finding { property, facts });
         }
     }
-    found.extend(findings(&history));
+    found.extend(check(&history));
     count_sometimes(world);
     let report = Report::of(world, seed, &mut history, found);
     world.executor.shut_down();
@@ -441,24 +441,8 @@ fn history(world: &World) -> History {
     let mut book = world.book();
     let mut runs: Vec<Run> = book.runs.iter().filter(committed).copied().collect();
     runs.sort_by_key(|run| run.start_ts);
-    let mut observed: Vec<(u8, crate::history::Cell, Option<Timestamp>)> = Vec::new();
-    for (observer, column) in workload::OBSERVED {
-        let observes = book.registered.contains(observer);
-        let mut cells: Vec<_> = journal
-            .records
-            .iter()
-            .map(|record| record.cell)
-            .filter(|cell| observes && (cell.table, cell.column) == *column)
-            .collect();
-        cells.sort_unstable();
-        cells.dedup();
-        for cell in cells {
-            let ack = crate::history::Cell { column: ACK + observer, ..cell };
-            let acks = journal.records.iter().filter(|record| record.cell == ack);
-            let newest = acks.max_by_key(|record| record.commit_ts);
-            observed.push((*observer, cell, newest.map(|record| record.start_ts)));
-        }
-    }
+    let known = workload::OBSERVED.iter().filter(|(known, _)| book.registered.contains(known));
+    let observed = observed(&journal.records, known);
     let stamps = world.oracles.stamps();
     History {
         txns: std::mem::take(&mut book.txns),

@@ -8,15 +8,13 @@
 //! scans in pages of its own size.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bigtable::sync::locked;
 use bigtable::{
     AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, MemoryStore,
-    Mutation, PageLimit, Row, RowKey, RowRange, RowsOutcome, Selection, Store, Table, TimeRange,
-    Timestamp,
+    PageLimit, Row, RowKey, RowRange, RowsOutcome, Selection, Store, Table, TimeRange, Timestamp,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -25,7 +23,7 @@ use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::failures::{READY, unavailable};
 use crate::journal::{Applied, Journal, LookUp};
-use crate::names::{LOCK, NOTIFY, is_schema, notify_table_number, table_number};
+use crate::names::{LOCK, NOTIFY, is_schema, notify_table_number, sets, table_number};
 use crate::power::Power;
 use crate::publishing::Publishing;
 use crate::swarm::Swarm;
@@ -48,6 +46,7 @@ pub(crate) struct StoreServer {
     journal: Mutex<Journal>,
 }
 
+#[derive(Default)]
 pub(crate) struct State {
     pub(crate) down: bool,
     /// How often the store went down.
@@ -80,11 +79,7 @@ pub(crate) struct Pending {
     pub(crate) reply: ReplyTo,
 }
 
-impl fmt::Debug for StoreServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoreServer")
-    }
-}
+shown_by_name!(StoreServer);
 
 impl StoreServer {
     pub(crate) fn new(
@@ -103,18 +98,7 @@ impl StoreServer {
             publish_max: swarm.publish_max,
             page_rows_max: swarm.page_rows_max,
             refuses: swarm.refuses,
-            state: Mutex::new(State {
-                down: false,
-                life: 0,
-                failing: false,
-                group: Vec::new(),
-                queue: VecDeque::new(),
-                publishing: None,
-                power: Power::default(),
-                tables: BTreeMap::new(),
-                boundaries: Vec::new(),
-                steps: BTreeMap::new(),
-            }),
+            state: Mutex::default(),
             journal: Mutex::new(Journal::new(swarm.life.is_some())),
         }
     }
@@ -291,9 +275,8 @@ impl StoreServer {
         from: ProcessId,
     ) -> Result<bool, Error> {
         let table = self.table(name);
-        let locks = |m: &Mutation| matches!(m, Mutation::Set { family, .. } if *family == LOCK);
         if table_number(name).is_some()
-            && request.otherwise.iter().any(locks)
+            && sets(&request.otherwise, &LOCK)
             && self.transport.is_overloaded()
         {
             return Err(StoreServer::overloaded());

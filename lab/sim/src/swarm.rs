@@ -11,7 +11,7 @@ use crate::random::Rng;
 use crate::schedule::Policy;
 
 /// How messages are delayed, lost and copied. Rates are in ten thousand.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weather {
     pub(crate) delay_min: Duration,
     pub(crate) delay_max: Duration,
@@ -101,14 +101,7 @@ impl Weather {
         Weather {
             delay_min: Duration::from_micros(50),
             delay_max: Duration::from_micros(300),
-            tail: 0,
-            lose_request: 0,
-            lose_reply: 0,
-            duplicate: 0,
-            late_duplicate: 0,
-            late_max: Duration::ZERO,
-            busy: 0,
-            overloaded: 0,
+            ..Weather::default()
         }
     }
 

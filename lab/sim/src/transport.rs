@@ -6,7 +6,6 @@
 //! counts. The death of a sender does not affect messages in flight.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,11 +51,7 @@ struct State {
     only: Option<Vec<ProcessId>>,
 }
 
-impl fmt::Debug for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Transport")
-    }
-}
+shown_by_name!(Transport);
 
 /// Counts a copy in flight, until it has arrived or was dropped.
 struct Flight(Arc<AtomicU64>);
@@ -127,22 +122,21 @@ impl Transport {
 
     /// Draws whether a server that is up refuses this request nevertheless.
     pub(crate) fn is_busy(&self) -> bool {
-        let busy = self.state().weather.busy;
-        let is = busy > 0 && self.shared.executor.draw(|rng| rng.chance(busy));
-        if is {
-            self.shared.tally.fault(Fault::Busy);
-        }
-        is
+        self.strikes(|weather| weather.busy, Fault::Busy)
     }
 
     /// Draws whether a store has no room for the locks of this request.
     pub(crate) fn is_overloaded(&self) -> bool {
-        let overloaded = self.state().weather.overloaded;
-        let is = overloaded > 0 && self.shared.executor.draw(|rng| rng.chance(overloaded));
-        if is {
-            self.shared.tally.fault(Fault::Overloaded);
+        self.strikes(|weather| weather.overloaded, Fault::Overloaded)
+    }
+
+    fn strikes(&self, rate: fn(&Weather) -> u64, fault: Fault) -> bool {
+        let rate = rate(&self.state().weather);
+        let strikes = rate > 0 && self.shared.executor.draw(|rng| rng.chance(rate));
+        if strikes {
+            self.shared.tally.fault(fault);
         }
-        is
+        strikes
     }
 
     /// Sends a request and waits for the answer. Returns `None` if none arrives in time.

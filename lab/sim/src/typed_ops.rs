@@ -13,7 +13,7 @@ use bigtable::{MemoryStore, Timestamp};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{
     Bytes, Client, Column, Error, Incarnation, Options, Oracle, ProcessLocks, Result, Services,
-    Table, WindowOracle,
+    Table, Transaction, WindowOracle,
 };
 
 /// Columns and rows are few, so that operations touch the same cells.
@@ -24,6 +24,9 @@ const VALUE_BYTES: [usize; 4] = [0, 1, 4, 300];
 
 /// A cell: row and index of the column.
 type Cell = (u8, usize);
+
+/// The writes of a transaction; `None` for a delete.
+type Writes = BTreeMap<Cell, Option<Bytes>>;
 
 /// Runs the sequence that the bytes encode.
 ///
@@ -80,7 +83,7 @@ impl World {
     }
 
     /// Returns the writes of a transaction: one bit of the argument for each of six cells.
-    fn writes(argument: u8) -> BTreeMap<Cell, Option<Bytes>> {
+    fn writes(argument: u8) -> Writes {
         let length = VALUE_BYTES[usize::from(argument >> 6)];
         let mut writes = BTreeMap::new();
         for bit in (0..6).filter(|bit| argument & (1 << bit) != 0) {
@@ -94,13 +97,7 @@ impl World {
     async fn commit(&mut self, argument: u8) -> Result<()> {
         let writes = World::writes(argument);
         let mut tx = self.client.begin().await?;
-        for ((row, column), value) in &writes {
-            let column = &COLUMNS[*column];
-            match value {
-                Some(value) => tx.set(&self.table, vec![*row], column, value.clone())?,
-                None => tx.delete(&self.table, vec![*row], column)?,
-            }
-        }
+        buffer(&mut tx, &self.table, &writes)?;
         // Locks of crashed clients are in the way; the commit has to resolve them.
         let commit_ts = tx.commit().await?;
         self.remember(writes, commit_ts);
@@ -112,13 +109,7 @@ impl World {
         let writes = World::writes(argument);
         let client = Client::open(self.services.clone(), Options::default()).await?;
         let mut tx = client.begin().await?;
-        for ((row, column), value) in &writes {
-            let (table, column) = (client.table("t").await?, &COLUMNS[*column]);
-            match value {
-                Some(value) => tx.set(&table, vec![*row], column, value.clone())?,
-                None => tx.delete(&table, vec![*row], column)?,
-            }
-        }
+        buffer(&mut tx, &client.table("t").await?, &writes)?;
         let prewritten = match tx.prewrite().await {
             Err(Error::Invalid { .. }) if writes.is_empty() => return Ok(()),
             prewritten => prewritten?,
@@ -130,7 +121,7 @@ impl World {
         Ok(())
     }
 
-    fn remember(&mut self, writes: BTreeMap<Cell, Option<Bytes>>, commit_ts: Timestamp) {
+    fn remember(&mut self, writes: Writes, commit_ts: Timestamp) {
         self.moments.insert(commit_ts);
         for (cell, value) in writes {
             self.versions.entry(cell).or_default().insert(commit_ts, value);
@@ -187,6 +178,17 @@ impl World {
         assert_eq!(found, expected, "a scan of {limit} rows");
         Ok(())
     }
+}
+
+fn buffer(tx: &mut Transaction, table: &Table, writes: &Writes) -> Result<()> {
+    for ((row, column), value) in writes {
+        let column = &COLUMNS[*column];
+        match value {
+            Some(value) => tx.set(table, vec![*row], column, value.clone())?,
+            None => tx.delete(table, vec![*row], column)?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! be aborted has no write record at the end of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use bigtable::Timestamp;
@@ -39,11 +38,7 @@ pub struct Events {
     pub wrong: Vec<String>,
 }
 
-impl fmt::Debug for Watching {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watching")
-    }
-}
+shown_by_name!(Watching);
 
 impl Watching {
     pub(crate) fn new(store: &Arc<StoreServer>) -> Self {

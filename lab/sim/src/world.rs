@@ -1,6 +1,5 @@
 //! Builds a world: store, oracles, lock service, network, and the processes of the protocol.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -56,11 +55,7 @@ pub(crate) struct World {
     pub(crate) sampling: OnceLock<Sampling>,
 }
 
-impl fmt::Debug for World {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("World")
-    }
-}
+shown_by_name!(World);
 
 impl World {
     /// Creates a world in fair weather, with an oracle but without clients.
@@ -103,10 +98,6 @@ impl World {
 
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
         locked(&self.book)
-    }
-
-    fn members_mut(&self) -> MutexGuard<'_, Vec<ProcessRuntime>> {
-        locked(&self.members)
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -180,7 +171,7 @@ impl World {
         self.transport.mend_all();
         self.store.restart();
         let servers = [self.store.process, self.locks.process];
-        let members = self.members_mut().clone();
+        let members = locked(&self.members).clone();
         let oracle = self.oracles.newest();
         for process in members.iter().map(|m| m.process).chain(servers).chain(oracle) {
             self.executor.resume(process);
@@ -194,7 +185,7 @@ impl World {
     /// Creates a process that faults may hit.
     pub(crate) fn new_member(&self) -> ProcessRuntime {
         let member = self.new_process();
-        self.members_mut().push(member.clone());
+        locked(&self.members).push(member.clone());
         member
     }
 
@@ -204,7 +195,7 @@ impl World {
 
     /// Draws one of the live members.
     pub(crate) fn any_member(&self) -> Option<ProcessRuntime> {
-        let mut members = self.members_mut();
+        let mut members = locked(&self.members);
         members.retain(|member| !self.executor.is_dead(member.process));
         self.executor.draw(|rng| rng.pick(&members).cloned())
     }

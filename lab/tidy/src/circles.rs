@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use petgraph::algo::tarjan_scc;
+use petgraph::graphmap::DiGraphMap;
+
 use crate::finding::Finding;
 use crate::imports::Graph;
 use crate::modules::Modules;
@@ -22,7 +25,9 @@ pub fn circles(tree: &Tree, exceptions: &[(&str, usize)]) -> Vec<Finding> {
     let allowed: BTreeMap<&str, usize> = exceptions.iter().copied().collect();
     let gone = allowed.keys().filter(|package| !packages.contains(package));
     let mut findings: Vec<Finding> = gone
-        .map(|package| finding(package, 1, "there is no such package: delete its exception".into()))
+        .map(|package| {
+            Finding::new(package, 1, RULE, "there is no such package: delete its exception".into())
+        })
         .collect();
     for package in packages {
         let graph = Modules::of(tree, package).graph();
@@ -33,21 +38,17 @@ pub fn circles(tree: &Tree, exceptions: &[(&str, usize)]) -> Vec<Finding> {
             findings.push(too_large(&graph, &largest, max));
         } else if allowed.is_some_and(|allowed| allowed <= FILES_MAX) {
             let message = format!("up to {FILES_MAX} files need no exception: delete it");
-            findings.push(finding(package, 1, message));
+            findings.push(Finding::new(package, 1, RULE, message));
         } else if allowed.is_some() && largest.len() < max {
             let size = largest.len();
             let message = format!(
                 "the largest circle has {size} files, and the exception allows {max}: lower it to \
                  {size}, or delete it if that is at most {FILES_MAX}"
             );
-            findings.push(finding(package, 1, message));
+            findings.push(Finding::new(package, 1, RULE, message));
         }
     }
     findings
-}
-
-fn finding(file: &str, line: usize, message: String) -> Finding {
-    Finding { file: file.to_owned(), line, rule: RULE, message }
 }
 
 /// Describes a circle, with the imports within it.
@@ -66,51 +67,14 @@ fn too_large(graph: &Graph, circle: &BTreeSet<&str>, max: usize) -> Finding {
         }
     }
     let (file, line) = place.unwrap_or_default();
-    finding(file, line, message.trim_end().to_owned())
+    Finding::new(file, line, RULE, message.trim_end().to_owned())
 }
 
-/// Finds the sets of files that reach each other, by Tarjan's algorithm.
+/// Finds the sets of files that reach each other.
 fn components(graph: &Graph) -> Vec<BTreeSet<&str>> {
-    let mut search = Search::new(graph);
-    for file in graph.keys() {
-        if !search.numbers.contains_key(file.as_str()) {
-            search.visit(file);
-        }
-    }
-    search.found
-}
-
-struct Search<'a> {
-    graph: &'a Graph,
-    numbers: BTreeMap<&'a str, usize>,
-    stack: Vec<&'a str>,
-    found: Vec<BTreeSet<&'a str>>,
-}
-
-impl<'a> Search<'a> {
-    fn new(graph: &'a Graph) -> Search<'a> {
-        Search { graph, numbers: BTreeMap::new(), stack: Vec::new(), found: Vec::new() }
-    }
-
-    /// Visits a file and all files that it reaches. Returns the lowest number on the stack
-    /// among them.
-    fn visit(&mut self, file: &'a str) -> usize {
-        let number = self.numbers.len();
-        self.numbers.insert(file, number);
-        self.stack.push(file);
-        let mut lowest = number;
-        let graph = self.graph;
-        for other in graph.get(file).into_iter().flat_map(BTreeMap::keys) {
-            match self.numbers.get(other.as_str()) {
-                None => lowest = lowest.min(self.visit(other)),
-                Some(&seen) if self.stack.contains(&other.as_str()) => lowest = lowest.min(seen),
-                Some(_) => {}
-            }
-        }
-        if lowest == number {
-            let at = self.stack.iter().position(|open| *open == file).unwrap_or_default();
-            self.found.push(self.stack.split_off(at).into_iter().collect());
-        }
-        lowest
-    }
+    let imports = graph
+        .iter()
+        .flat_map(|(file, others)| others.keys().map(move |other| (file.as_str(), other.as_str())));
+    let imports = DiGraphMap::<&str, ()>::from_edges(imports);
+    tarjan_scc(&imports).into_iter().map(BTreeSet::from_iter).collect()
 }

@@ -21,7 +21,7 @@ pub fn document_length(tree: &Tree) -> Vec<Finding> {
             _ if lines > max => format!("{lines} lines, at most {max} are allowed: shorten it"),
             _ => return None,
         };
-        Some(Finding { file: file.to_owned(), line: max + 1, rule: "document-length", message })
+        Some(Finding::new(file, max + 1, "document-length", message))
     };
     LINES_MAX.iter().filter_map(finding).collect()
 }
@@ -33,7 +33,7 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
     for (file, text) in tree.below("").filter(|(path, _)| path.ends_with(".md")) {
         for (line, target) in targets(text) {
             if let Some(message) = problem(tree, file, target) {
-                findings.push(Finding { file: file.to_owned(), line, rule: "links", message });
+                findings.push(Finding::new(file, line, "links", message));
             }
         }
     }

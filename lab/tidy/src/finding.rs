@@ -15,6 +15,12 @@ pub struct Finding {
     pub message: String,
 }
 
+impl Finding {
+    pub(crate) fn new(file: &str, line: usize, rule: &'static str, message: String) -> Finding {
+        Finding { file: file.to_owned(), line, rule, message }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}: {}", self.file, self.line, self.rule, self.message)

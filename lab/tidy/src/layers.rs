@@ -43,7 +43,7 @@ pub fn layers(tree: &Tree) -> Vec<Finding> {
                     "depends on {package}, which lies in lab/: move what is needed out of lab/, or \
                      what needs it into lab/"
                 );
-                findings.push(Finding { file: (*path).to_owned(), line, rule: "layers", message });
+                findings.push(Finding::new(path, line, "layers", message));
             }
         }
     }

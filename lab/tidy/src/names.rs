@@ -41,8 +41,7 @@ pub fn names(tree: &Tree) -> Vec<Finding> {
                 let holds = |(word, _): &&(&str, &str)| lower.contains(&format!("_{word}_"));
                 if let Some((word, instead)) = WORDS.iter().find(holds) {
                     let message = format!("{name} holds {word}: write {instead}");
-                    let file = file.to_owned();
-                    findings.push(Finding { file, line: index + 1, rule: "names", message });
+                    findings.push(Finding::new(file, index + 1, "names", message));
                 }
             }
         }

@@ -29,12 +29,6 @@ pub fn rooms(tree: &Tree, exceptions: &[(&str, &str, usize)]) -> Vec<Finding> {
             let mut of_this = exceptions.iter().filter(|(at, of, _)| *at == package && *of == name);
             let allowed = of_this.next().map(|(.., files)| *files);
             let max = allowed.unwrap_or(FILES_MAX);
-            let here = |file: &str, line, message| Finding {
-                file: file.to_owned(),
-                line,
-                rule: RULE,
-                message,
-            };
             if allowed.is_some() {
                 seen.insert((package, name.clone()));
             }
@@ -47,21 +41,21 @@ pub fn rooms(tree: &Tree, exceptions: &[(&str, &str, usize)]) -> Vec<Finding> {
                     outside.len(),
                     places.join("\n")
                 );
-                findings.push(here(&defined_in, 1, message));
+                findings.push(Finding::new(&defined_in, 1, RULE, message));
             } else if allowed.is_some() && (outside.len() < max || max <= FILES_MAX) {
                 let message = format!(
                     "{} files outside of its folder extend {name}, and the exception allows {max}: \
                      lower it, or delete it if that is at most {FILES_MAX}",
                     outside.len()
                 );
-                findings.push(here(&defined_in, 1, message));
+                findings.push(Finding::new(&defined_in, 1, RULE, message));
             }
         }
     }
     for (package, name, _) in exceptions {
         if !seen.contains(&(*package, (*name).to_owned())) {
             let message = format!("no type {name} is extended there: delete its exception");
-            findings.push(Finding { file: (*package).to_owned(), line: 1, rule: RULE, message });
+            findings.push(Finding::new(package, 1, RULE, message));
         }
     }
     findings

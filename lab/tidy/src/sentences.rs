@@ -53,7 +53,7 @@ fn findings(
         for (line, paragraph) in paragraphs(&Source::of(text).comments) {
             for sentence in sentences(&paragraph) {
                 if let Some(message) = message(sentence) {
-                    findings.push(Finding { file: file.to_owned(), line, rule, message });
+                    findings.push(Finding::new(file, line, rule, message));
                 }
             }
         }

@@ -24,12 +24,7 @@ pub fn comment_width(tree: &Tree) -> Vec<Finding> {
             let columns = lines.get(line - 1).map_or(0, |line| line.chars().count());
             if columns > COLUMNS_MAX {
                 let message = format!("{columns} columns: wrap the comment at {COLUMNS_MAX}");
-                findings.push(Finding {
-                    file: file.to_owned(),
-                    line,
-                    rule: "comment-width",
-                    message,
-                });
+                findings.push(Finding::new(file, line, "comment-width", message));
             }
         }
     }
@@ -41,12 +36,8 @@ pub fn comment_width(tree: &Tree) -> Vec<Finding> {
 pub fn file_length(tree: &Tree) -> Vec<Finding> {
     let finding = |(file, text): (&str, &str)| {
         let lines = text.lines().count();
-        (lines > LINES_MAX).then(|| Finding {
-            file: file.to_owned(),
-            line: LINES_MAX + 1,
-            rule: "file-length",
-            message: format!("{lines} lines, at most {LINES_MAX} are allowed: split the file"),
-        })
+        let message = format!("{lines} lines, at most {LINES_MAX} are allowed: split the file");
+        (lines > LINES_MAX).then(|| Finding::new(file, LINES_MAX + 1, "file-length", message))
     };
     tree.rust().filter_map(finding).collect()
 }
@@ -70,7 +61,7 @@ pub fn hazards(tree: &Tree) -> Vec<Finding> {
     let mut findings = numbers(tree, "hazards", "H", known, &remedy);
     for number in rows.iter().filter(|number| !table.contains(&format!("* **H{number}** "))) {
         let message = format!("H{number} has a row and no sentence: add it to the list");
-        findings.push(Finding { file: HAZARDS.to_owned(), line: 1, rule: "hazards", message });
+        findings.push(Finding::new(HAZARDS, 1, "hazards", message));
     }
     findings
 }
@@ -106,12 +97,7 @@ fn numbers(
                 let apart = !line[..at].ends_with(is_word) && !behind.starts_with(is_word);
                 if apart && !number.is_empty() && !known(number) {
                     let message = format!("{prefix}{number} {remedy}");
-                    findings.push(Finding {
-                        file: file.to_owned(),
-                        line: index + 1,
-                        rule,
-                        message,
-                    });
+                    findings.push(Finding::new(file, index + 1, rule, message));
                 }
             }
         }

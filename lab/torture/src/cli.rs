@@ -5,8 +5,9 @@ use percolator_cli::context::Context;
 use percolator_cli::exit::Exit;
 use percolator_cli::program::{Global, Program};
 
-use crate::parent::{Torture, Worker};
+use crate::parent::Torture;
 use crate::strike::Strike;
+use crate::work::Worker;
 
 /// Kill the program with SIGKILL again and again in the middle of its work, then look for damage.
 ///
@@ -57,24 +58,8 @@ impl Program for Cli {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
     #[test]
-    fn the_tree_of_commands_is_sound() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn every_command_has_an_example() {
-        fn check(command: &clap::Command, path: &str) {
-            let path = format!("{path} {}", command.get_name());
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Example"), "{path} has no example in its help");
-            command.get_subcommands().filter(|c| c.get_name() != "help").for_each(|c| {
-                check(c, &path);
-            });
-        }
-        check(&Cli::command(), "");
+    fn the_commands_are_sound_and_each_has_an_example() {
+        percolator_cli::program::check_commands::<super::Cli>();
     }
 }

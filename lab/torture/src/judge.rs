@@ -178,7 +178,7 @@ async fn receipts(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyh
     let (mut balances, mut counts) = ([BALANCE; ACCOUNTS], [0i64; COUNTERS]);
     for (id, receipt) in &receipts {
         let begun = ledger.begun.get(id);
-        let as_begun = begun.is_some_and(|work| work.to_string() == *receipt);
+        let as_begun = begun.is_some_and(|work| format!("{work:?}") == *receipt);
         found.check(as_begun, || {
             format!("receipt {id} is {receipt:?}, but the work began as {begun:?}")
         });
@@ -338,15 +338,21 @@ async fn no_locks(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Writer;
+    use crate::ledger::{Line, Writer};
 
-    /// Judges an empty store with a ledger of these lines.
-    fn judged(lines: &[&str]) -> Judgement {
+    const TRANSFER: Work = Work::Transfer { from: 0, to: 1, amount: 50, counter: 3 };
+
+    /// Judges an empty store with a ledger of this work, which was acknowledged or not.
+    fn judged(begun: &[Work], acknowledged: bool) -> Judgement {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let place = Place::new(dir.path());
         let ledger = Writer::open(&place.ledger()).expect("the ledger opens");
-        for line in lines {
-            ledger.line(format_args!("{line}")).expect("the line is written");
+        for (n, work) in begun.iter().enumerate() {
+            let id = format!("1-0-{n}");
+            let commit = acknowledged.then(|| Line::Commit(id.clone(), 9));
+            for line in std::iter::once(Line::Begin(id, *work)).chain(commit) {
+                ledger.line(&line).expect("the line is written");
+            }
         }
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(judge(&place, Durability::Buffered)).expect("the store is judged")
@@ -358,17 +364,19 @@ mod tests {
 
     #[test]
     fn what_was_acknowledged_and_is_not_there_is_named() {
-        let transfer = judged(&["begin 1-0-0 transfer 0 1 50 3", "commit 1-0-0 9"]);
-        assert!(names(&transfer, "transfer 1-0-0 was acknowledged"), "{:?}", transfer.named);
-        let blind = judged(&["begin 1-0-0 blind 4 false", "commit 1-0-0 9"]);
-        assert!(names(&blind, "blind/row04 has no version"), "{:?}", blind.named);
-        let source = judged(&["begin 1-0-0 source 4 true", "commit 1-0-0 9"]);
-        assert!(names(&source, "source/row04 was changed 0 times"), "{:?}", source.named);
+        for (work, what) in [
+            (TRANSFER, "transfer 1-0-0 was acknowledged"),
+            (Work::Blind { row: 4, delete: false }, "blind/row04 has no version"),
+            (Work::Source { row: 4, delete: true }, "source/row04 was changed 0 times"),
+        ] {
+            let judgement = judged(&[work], true);
+            assert!(names(&judgement, what), "{:?}", judgement.named);
+        }
     }
 
     #[test]
     fn what_was_never_acknowledged_may_be_missing() {
-        let judgement = judged(&["begin 1-0-0 transfer 0 1 50 3", "begin 1-0-1 blind 4 false"]);
+        let judgement = judged(&[TRANSFER, Work::Blind { row: 4, delete: false }], false);
         // The store has no web site either.
         assert_eq!(judgement.named, ["web index: it holds no documents"]);
         assert_eq!((judgement.begun, judgement.unknown), (2, 2));

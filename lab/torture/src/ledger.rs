@@ -1,16 +1,27 @@
 //! Keeps the ledger: the transactions that were begun, and their outcomes.
 //!
-//! Lines are `begin ID WORK`, `commit ID TIMESTAMP`, `unknown ID` and `stats RUN COUNTS`. Each
-//! line ends with ` .`. A line without this end was cut short and is ignored.
+//! Each line is a [`Line`] in JSON. A line that was cut short is no JSON, and is ignored.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
+/// A line of the ledger. Transactions have names.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Line {
+    Begin(String, Work),
+    /// The commit timestamp that the child received.
+    Commit(String, u64),
+    Unknown(String),
+    /// The counts of a run so far.
+    Stats(u64, Counts),
+}
+
 /// The work of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// Moves money, counts it, and leaves a receipt.
     Transfer { from: usize, to: usize, amount: i64, counter: usize },
@@ -20,42 +31,6 @@ pub(crate) enum Work {
     Source { row: usize, delete: bool },
     /// Writes a cell and notifies a weak observer.
     Poke { row: usize },
-}
-
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Work::Transfer { from, to, amount, counter } => {
-                write!(f, "transfer {from} {to} {amount} {counter}")
-            }
-            Work::Blind { row, delete } => write!(f, "blind {row} {delete}"),
-            Work::Source { row, delete } => write!(f, "source {row} {delete}"),
-            Work::Poke { row } => write!(f, "poke {row}"),
-        }
-    }
-}
-
-impl Work {
-    /// Parses the output of `Display`.
-    pub(crate) fn parse(text: &str) -> Option<Work> {
-        let words: Vec<&str> = text.split(' ').collect();
-        Some(match words[..] {
-            ["transfer", from, to, amount, counter] => Work::Transfer {
-                from: from.parse().ok()?,
-                to: to.parse().ok()?,
-                amount: amount.parse().ok()?,
-                counter: counter.parse().ok()?,
-            },
-            ["blind", row, delete] => {
-                Work::Blind { row: row.parse().ok()?, delete: delete.parse().ok()? }
-            }
-            ["source", row, delete] => {
-                Work::Source { row: row.parse().ok()?, delete: delete.parse().ok()? }
-            }
-            ["poke", row] => Work::Poke { row: row.parse().ok()? },
-            _ => return None,
-        })
-    }
 }
 
 /// The ledger as the child writes it.
@@ -72,13 +47,13 @@ impl Writer {
     }
 
     /// Appends a line with a single write.
-    pub(crate) fn line(&self, text: fmt::Arguments<'_>) -> io::Result<()> {
-        (&self.0).write_all(format!("{text} .\n").as_bytes())
+    pub(crate) fn line(&self, line: &Line) -> io::Result<()> {
+        (&self.0).write_all(format!("{}\n", serde_json::to_string(line)?).as_bytes())
     }
 }
 
 /// Events that the children have counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) rolled_forward: u64,
     pub(crate) rolled_back: u64,
@@ -108,13 +83,6 @@ impl std::ops::Add for Counts {
     }
 }
 
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { rolled_forward, rolled_back, observer_runs, conflicts } = self;
-        write!(f, "{rolled_forward} {rolled_back} {observer_runs} {conflicts}")
-    }
-}
-
 /// The ledger as the judge reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -134,21 +102,13 @@ impl Ledger {
             bytes => bytes?,
         };
         let mut ledger = Ledger::default();
-        let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for line in String::from_utf8_lossy(&bytes).lines() {
-            let Some(line) = line.strip_suffix(" .") else { continue };
-            let mut words = line.splitn(3, ' ');
-            match (words.next(), words.next(), words.next()) {
-                (Some("begin"), Some(id), Some(work)) => {
-                    ledger.begun.extend(Work::parse(work).map(|work| (id.to_owned(), work)));
-                }
-                (Some("commit"), Some(id), Some(ts)) => {
-                    ledger.committed.extend(ts.parse().ok().map(|ts: u64| (id.to_owned(), ts)));
-                }
-                (Some("stats"), Some(run), Some(numbers)) => {
-                    counts.extend(parse_counts(numbers).map(|counts| (run.to_owned(), counts)));
-                }
-                _ => {}
+            match serde_json::from_str(line) {
+                Ok(Line::Begin(id, work)) => ledger.begun.extend([(id, work)]),
+                Ok(Line::Commit(id, ts)) => ledger.committed.extend([(id, ts)]),
+                Ok(Line::Stats(run, so_far)) => counts.extend([(run, so_far)]),
+                Ok(Line::Unknown(_)) | Err(_) => {}
             }
         }
         ledger.counts = counts.into_values().fold(Counts::default(), |a, b| a + b);
@@ -161,16 +121,6 @@ impl Ledger {
     }
 }
 
-fn parse_counts(text: &str) -> Option<Counts> {
-    let numbers: Vec<u64> = text.split(' ').map_while(|n| n.parse().ok()).collect();
-    match numbers[..] {
-        [rolled_forward, rolled_back, observer_runs, conflicts] => {
-            Some(Counts { rolled_forward, rolled_back, observer_runs, conflicts })
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,15 +130,21 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("ledger");
         let work = Work::Transfer { from: 1, to: 2, amount: -3, counter: 4 };
+        let counts = Counts { rolled_back: 2, observer_runs: 3, ..Counts::default() };
+        let stats = |run, rolled_forward| Line::Stats(run, Counts { rolled_forward, ..counts });
         let first = Writer::open(&path).expect("the file opens");
-        first.line(format_args!("begin 1-0-1 {work}")).expect("the line is written");
-        first.line(format_args!("begin 1-0-2 poke 4")).expect("the line is written");
-        first.line(format_args!("commit 1-0-1 77")).expect("the line is written");
-        first.line(format_args!("stats 1 1 2 3 4")).expect("the line is written");
-        first.line(format_args!("stats 1 5 2 3 4")).expect("the line is written");
-        (&first.0).write_all(b"commit 1-0-2 7").expect("half a line is written");
+        for line in [
+            Line::Begin("1-0-1".to_owned(), work),
+            Line::Begin("1-0-2".to_owned(), Work::Poke { row: 4 }),
+            Line::Commit("1-0-1".to_owned(), 77),
+            stats(1, 1),
+            stats(1, 5),
+        ] {
+            first.line(&line).expect("the line is written");
+        }
+        (&first.0).write_all(br#"{"Commit":["1-0-2",7"#).expect("half a line is written");
         let second = Writer::open(&path).expect("the file opens");
-        second.line(format_args!("stats 2 1 1 1 1")).expect("the line is written");
+        second.line(&stats(2, 1)).expect("the line is written");
         let ledger = Ledger::read(&path).expect("the ledger is read");
         assert_eq!(ledger.begun["1-0-1"], work);
         assert_eq!(ledger.committed, BTreeMap::from([("1-0-1".to_owned(), 77)]));

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::judge::{self, Judgement};
 use crate::ledger::Ledger;
-use crate::{place::Place, work};
+use crate::place::Place;
 
 /// The lifetime of a child in milliseconds.
 const LIFE_MS: std::ops::RangeInclusive<u64> = 50..=1500;
@@ -51,38 +51,6 @@ pub(crate) struct Torture {
     /// When a commit counts as durable; both levels survive kill -9.
     #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
-}
-
-/// The work of a child process of `percolator-torture`.
-#[derive(Debug, Args)]
-#[command(
-    hide = true,
-    after_help = "Example:
-  percolator-torture --kills 100 --seed 1"
-)]
-pub(crate) struct Worker {
-    #[arg(long)]
-    dir: PathBuf,
-    #[arg(long)]
-    run: u64,
-    #[arg(long)]
-    seed: u64,
-    #[arg(long, value_enum)]
-    durability: Durability,
-}
-
-impl Worker {
-    pub(crate) async fn run(&self) -> anyhow::Result<Exit> {
-        let Worker { dir, run, seed, durability } = self;
-        let settings = work::Settings {
-            place: Place::new(dir),
-            run: *run,
-            seed: *seed,
-            durability: *durability,
-        };
-        work::run(settings).await?;
-        Ok(Exit::Violated)
-    }
 }
 
 /// The result of all kills.

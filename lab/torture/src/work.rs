@@ -1,10 +1,13 @@
 //! Runs the child: works on the store until it is killed.
 
 use std::io::Read;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use percolator::{Error, ScannedRow, Timestamp};
+use percolator_cli::exit::Exit;
 use percolator_cli::store::{Commit, Durability};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -12,7 +15,7 @@ use tokio::task::JoinSet;
 use webindex::LoadOptions;
 use webindex::address::Base;
 
-use super::ledger::{Counts, Work, Writer};
+use super::ledger::{Counts, Line, Work, Writer};
 use super::world::{ACCOUNTS, BALANCE, COUNTERS, ROWS, VALUE, World, number};
 use crate::place::Place;
 
@@ -24,13 +27,22 @@ const BASE: &str = "https://example.org/";
 /// The share of the site that a recrawl changes.
 const RECRAWL_PCT: f64 = 10.0;
 
-/// The settings that a child gets from its parent.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) place: Place,
-    pub(crate) run: u64,
-    pub(crate) seed: u64,
-    pub(crate) durability: Durability,
+/// The work of a child process of `percolator-torture`.
+#[derive(Debug, Args)]
+#[command(
+    hide = true,
+    after_help = "Example:
+  percolator-torture --kills 100 --seed 1"
+)]
+pub(crate) struct Worker {
+    #[arg(long)]
+    dir: PathBuf,
+    #[arg(long)]
+    run: u64,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long, value_enum)]
+    durability: Durability,
 }
 
 struct Child {
@@ -40,32 +52,34 @@ struct Child {
     run: u64,
 }
 
-/// Works until the process is killed. Returns an error if something fails that no kill
-/// explains.
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
-    end_with_the_parent();
-    let place = settings.place;
-    let ledger = Writer::open(&place.ledger())?;
-    // Alternate: a kill during a one-step commit leaves no locks to resolve, but a kill during
-    // a two-phase commit does.
-    let commit = if settings.run.is_multiple_of(2) { Commit::OneStep } else { Commit::TwoPhases };
-    let world = World::open(&place, settings.durability, commit).await?;
-    let child = Arc::new(Child { world, ledger, place, run: settings.run });
-    let mut random = StdRng::seed_from_u64(settings.seed);
-    let mut tasks = JoinSet::new();
-    for task in 0..TASKS {
-        let (child, random) = (child.clone(), StdRng::seed_from_u64(random.random()));
-        tasks.spawn(async move { child.transactions(task, random).await });
+impl Worker {
+    /// Works until the process is killed. Returns an error if something fails that no kill
+    /// explains.
+    pub(crate) async fn run(&self) -> anyhow::Result<Exit> {
+        end_with_the_parent();
+        let place = Place::new(&self.dir);
+        let ledger = Writer::open(&place.ledger())?;
+        // Alternate: a kill during a one-step commit leaves no locks to resolve, but a kill during
+        // a two-phase commit does.
+        let commit = if self.run.is_multiple_of(2) { Commit::OneStep } else { Commit::TwoPhases };
+        let world = World::open(&place, self.durability, commit).await?;
+        let child = Arc::new(Child { world, ledger, place, run: self.run });
+        let mut random = StdRng::seed_from_u64(self.seed);
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            let (child, random) = (child.clone(), StdRng::seed_from_u64(random.random()));
+            tasks.spawn(async move { child.transactions(task, random).await });
+        }
+        let seed = random.random();
+        let crawler = child.clone();
+        tasks.spawn(async move { crawler.crawl(seed).await });
+        tasks.spawn(async move { child.watch().await });
+        // A task ends only by failing.
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        Ok(Exit::Violated)
     }
-    let seed = random.random();
-    let crawler = child.clone();
-    tasks.spawn(async move { crawler.crawl(seed).await });
-    tasks.spawn(async move { child.watch().await });
-    // A task ends only by failing.
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    Ok(())
 }
 
 /// Ends this process with its parent, which holds the other end of stdin. Without the parent,
@@ -99,7 +113,7 @@ impl Child {
         for n in 0u64.. {
             self.world.db.admit().await?;
             let (id, work) = (format!("{}-{task}-{n}", self.run), draw(&mut random));
-            self.ledger.line(format_args!("begin {id} {work}"))?;
+            self.ledger.line(&Line::Begin(id.clone(), work))?;
             self.transaction(&id, work, &mut random).await?;
             rest(&mut random, REST_MAX_MS).await;
         }
@@ -115,9 +129,11 @@ impl Child {
                 Err(error) => Err(error),
             };
             match result {
-                Ok(ts) => return Ok(self.ledger.line(format_args!("commit {id} {ts}"))?),
+                Ok(ts) => {
+                    return Ok(self.ledger.line(&Line::Commit(id.to_owned(), ts.as_u64()))?);
+                }
                 Err(Error::Unknown { .. }) => {
-                    return Ok(self.ledger.line(format_args!("unknown {id}"))?);
+                    return Ok(self.ledger.line(&Line::Unknown(id.to_owned()))?);
                 }
                 Err(error) if error.is_retryable() => rest(random, REST_MAX_MS).await,
                 Err(error) => return Err(error.into()),
@@ -156,7 +172,7 @@ impl Child {
             anyhow::ensure!(sum == expected, "the accounts hold {sum} at {at}, not {expected}");
             let (own, index) = (self.world.db.stats(), self.world.index.database().stats());
             let counts = Counts::from(own) + Counts::from(index);
-            self.ledger.line(format_args!("stats {} {counts}", self.run))?;
+            self.ledger.line(&Line::Stats(self.run, counts))?;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

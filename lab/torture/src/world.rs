@@ -147,7 +147,7 @@ impl Tables {
                     add(tx, table, &row, &VALUE, change).await?;
                 }
                 add(tx, &self.counters, &counter_row(counter), &VALUE, 1).await?;
-                tx.set(&self.receipts, id, &VALUE, work.to_string())
+                tx.set(&self.receipts, id, &VALUE, format!("{work:?}"))
             }
             Work::Blind { row, delete: true } => tx.delete(&self.blind, row_name(row), &VALUE),
             Work::Blind { row, delete: false } => {

@@ -115,3 +115,21 @@ fn conclude<P: Program>(result: anyhow::Result<Exit>, out: Out) -> Exit {
         },
     }
 }
+
+/// Asserts, for a test, that a program's commands are sound, and that each has an example in its
+/// help.
+///
+/// # Panics
+/// If a command is not so.
+#[doc(hidden)]
+pub fn check_commands<P: Program>() {
+    fn check(command: &clap::Command, path: &str) {
+        let path = format!("{path} {}", command.get_name());
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(help.contains("Example"), "{path} has no example in its help");
+        let commands = command.get_subcommands().filter(|c| c.get_name() != "help");
+        commands.for_each(|command| check(command, &path));
+    }
+    P::command().debug_assert();
+    check(&P::command(), "");
+}

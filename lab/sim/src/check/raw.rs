@@ -69,8 +69,6 @@ pub struct Dump {
     pub locks: Vec<(RawCell, Timestamp, Bytes)>,
     /// Its notifications.
     pub notifications: Vec<(RawCell, Timestamp)>,
-    /// Its long values.
-    pub data: Vec<(RawCell, Timestamp, Bytes)>,
 }
 
 impl Dump {
@@ -123,8 +121,6 @@ impl Dump {
                 self.tombs.push((cell, at));
             } else if found.family == NOTIFY {
                 self.notifications.push((cell, at));
-            } else {
-                self.data.push((cell, at, found.value.clone()));
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use bigtable::{
 use bytes::{BufMut, Bytes, BytesMut};
 use percolator_core::{Holder, Incarnation, Stamp};
 
-use super::{Wire, wire_enum, wire_struct};
+use super::{Wire, wire_as, wire_enum, wire_struct};
 
 /// Declares requests and replies, and encodes them.
 macro_rules! messages {
@@ -103,72 +103,16 @@ pub(crate) struct RowPart {
     pub(crate) request: ConditionalMutation,
 }
 
-impl Wire for Incarnation {
-    fn put(&self, out: &mut BytesMut) {
-        self.0.put(out);
-    }
-
-    fn take(input: &mut Bytes) -> Option<Self> {
-        u128::take(input).map(Incarnation)
-    }
+wire_as! {
+    Incarnation as u128: |it| it.0, |number| Some(Incarnation(number));
+    Duration as u64: |it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX), |nanos| {
+        Some(Duration::from_nanos(nanos))
+    };
 }
 
-impl Wire for Duration {
-    fn put(&self, out: &mut BytesMut) {
-        u64::try_from(self.as_nanos()).unwrap_or(u64::MAX).put(out);
-    }
-
-    fn take(input: &mut Bytes) -> Option<Self> {
-        u64::take(input).map(Duration::from_nanos)
-    }
-}
-
-wire_struct!(Holder { owner, work });
-wire_struct!(Stamp { timestamp, schema_version });
-wire_struct!(RowRead { row, select });
-wire_struct!(RowPart { table, request });
-
-#[cfg(test)]
-mod tests {
-    use super::super::{decode, encode};
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn what_is_asked_of_the_services_arrives(
-            name in proptest::collection::vec(any::<u8>(), 0..20),
-            owner in any::<u128>(),
-            number in 0..=Timestamp::MAX.as_u64(),
-        ) {
-            let (name, owner) = (Bytes::from(name), Incarnation(owner));
-            let holder = Holder { owner, work: number };
-            let lock = LockRequest::TryLock(name.clone(), holder, Duration::from_nanos(number));
-            prop_assert_eq!(decode(encode(&lock)), Some(lock));
-            let renew = LockRequest::Renew(name.clone(), holder, Duration::from_nanos(number));
-            prop_assert_eq!(decode(encode(&renew)), Some(renew));
-            let raise = OracleRequest::RaiseSchemaVersion(number);
-            prop_assert_eq!(decode(encode(&raise)), Some(raise));
-            let timestamp = Timestamp::new(number).unwrap();
-            let stamp = OracleReply::Stamp(Stamp { timestamp, schema_version: 3 });
-            prop_assert_eq!(decode(encode(&stamp)), Some(stamp));
-            let read = RowRead { row: RowKey::from("r"), select: Selection::default() };
-            let reads = StoreRequest::ReadMany(name.clone(), vec![read.clone(); 2]);
-            prop_assert_eq!(decode(encode(&reads)), Some(reads));
-            let read = StoreRequest::Read(name, read);
-            prop_assert_eq!(decode(encode(&read)), Some(read));
-            prop_assert_eq!(decode(encode(&LockReply::Answer(true))), Some(LockReply::Answer(true)));
-        }
-
-        #[test]
-        fn decoding_any_bytes_does_not_panic(
-            input in proptest::collection::vec(any::<u8>(), 0..60),
-        ) {
-            let input = Bytes::from(input);
-            let _ = decode::<StoreRequest>(input.clone());
-            let _ = decode::<StoreReply>(input.clone());
-            let _ = decode::<OracleReply>(input.clone());
-            let _ = decode::<LockRequest>(input);
-        }
-    }
+wire_struct! {
+    Holder { owner, work }
+    Stamp { timestamp, schema_version }
+    RowRead { row, select }
+    RowPart { table, request }
 }

@@ -49,9 +49,13 @@ macro_rules! wire_struct {
     )*};
 }
 
-/// Encodes an enum as a tag and the fields of its variant.
+/// Encodes an enum as a tag and the fields of its variant. After `else`, all other variants are
+/// encoded as one of these.
 macro_rules! wire_enum {
-    ($name:ident { $($tag:literal => $variant:ident $(($($field:ident),*))? $({$($part:ident),*})?),* $(,)? }) => {
+    ($name:ident {
+        $($tag:literal => $variant:ident $(($($field:ident),*))? $({$($part:ident),*})?),* $(,)?
+        $(else $other:ident => $instead:expr $(,)?)?
+    }) => {
         impl Wire for $name {
             fn put(&self, out: &mut BytesMut) {
                 match self {
@@ -60,6 +64,7 @@ macro_rules! wire_enum {
                         $($($field.put(out);)*)?
                         $($($part.put(out);)*)?
                     })*
+                    $($other => $instead.put(out),)?
                 }
             }
             fn take(input: &mut Bytes) -> Option<Self> {
@@ -76,7 +81,22 @@ macro_rules! wire_enum {
     };
 }
 
-pub(crate) use {wire_enum, wire_struct};
+/// Encodes a value as another that has the same meaning. Decoding fails where that has no value.
+macro_rules! wire_as {
+    ($($name:ident as $other:ty: |$it:ident| $to:expr, $from:expr;)*) => {$(
+        impl Wire for $name {
+            fn put(&self, out: &mut BytesMut) {
+                let $it = self;
+                $to.put(out);
+            }
+            fn take(input: &mut Bytes) -> Option<Self> {
+                <$other as Wire>::take(input).and_then($from)
+            }
+        }
+    )*};
+}
+
+pub(crate) use {wire_as, wire_enum, wire_struct};
 
 macro_rules! wire_integer {
     ($($type:ty, $put:ident, $get:ident, $size:literal;)*) => {$(
@@ -98,28 +118,6 @@ wire_integer! {
     u128, put_u128, get_u128, 16;
 }
 
-impl Wire for () {
-    fn put(&self, _: &mut BytesMut) {}
-
-    fn take(_: &mut Bytes) -> Option<Self> {
-        Some(())
-    }
-}
-
-impl Wire for bool {
-    fn put(&self, out: &mut BytesMut) {
-        out.put_u8(u8::from(*self));
-    }
-
-    fn take(input: &mut Bytes) -> Option<Self> {
-        match u8::take(input)? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-}
-
 impl Wire for Bytes {
     fn put(&self, out: &mut BytesMut) {
         put_length(self.len(), out);
@@ -132,16 +130,12 @@ impl Wire for Bytes {
     }
 }
 
-impl Wire for String {
-    fn put(&self, out: &mut BytesMut) {
-        put_length(self.len(), out);
-        out.put_slice(self.as_bytes());
-    }
-
-    fn take(input: &mut Bytes) -> Option<Self> {
-        let bytes = <Bytes as Wire>::take(input)?;
+wire_as! {
+    bool as u8: |it| u8::from(*it), |byte| [false, true].get(usize::from(byte)).copied();
+    usize as u64: |it| *it as u64, |number| usize::try_from(number).ok();
+    String as Bytes: |it| Bytes::copy_from_slice(it.as_bytes()), |bytes| {
         std::str::from_utf8(&bytes).ok().map(str::to_owned)
-    }
+    };
 }
 
 impl<T: Wire> Wire for Option<T> {
@@ -199,4 +193,44 @@ fn put_length(length: usize, out: &mut BytesMut) {
 
 fn take_length(input: &mut Bytes) -> Option<usize> {
     usize::try_from(u32::take(input)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use bigtable::{ConditionalMutation, Error, Page};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Decodes a message from the front of the bytes, and encodes it again.
+    fn check<T: Wire>(bytes: &Bytes) -> Result<(), TestCaseError> {
+        let mut rest = bytes.clone();
+        if let Some(message) = T::take(&mut rest) {
+            let used = bytes.slice(..bytes.len() - rest.len());
+            prop_assert_eq!(encode(&message), used);
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+        /// Most bytes are zero or small, so that most of them are messages.
+        #[test]
+        fn every_message_has_one_encoding(
+            bytes in proptest::collection::vec(
+                prop_oneof![9 => Just(0_u8), 4 => 1..8_u8, 1 => any::<u8>()], 200,
+            ),
+        ) {
+            let bytes = Bytes::from(bytes);
+            check::<StoreRequest>(&bytes)?;
+            check::<StoreReply>(&bytes)?;
+            check::<OracleRequest>(&bytes)?;
+            check::<OracleReply>(&bytes)?;
+            check::<LockRequest>(&bytes)?;
+            check::<LockReply>(&bytes)?;
+            check::<ConditionalMutation>(&bytes)?;
+            check::<Result<Page, Error>>(&bytes)?;
+        }
+    }
 }

@@ -12,11 +12,12 @@ use percolator_core::{
 };
 
 use super::recover::{Recoverer, resolve_all_locks};
-use super::wire::{End, Fault, Kind, Tamper, Wire, WireOracle, WireStore};
+use super::wire::{End, Fault, Kind, Tamper, Wire, WireStore};
 use crate::check::raw::{Dump, RawRecord};
 use crate::check::{check, property};
 use crate::history::{Cell, Finding, Outcome};
-use crate::logged::{COLUMN, Log, LoggedOracle, Step, cell, open_tables, raw, table_name};
+use crate::logged::{COLUMN, Log, Step, cell, open_tables, raw, table_name};
+use crate::oracle_layer::Layered;
 
 /// The number of cells that the victim writes.
 pub(super) const CELLS_MAX: usize = 3;
@@ -105,7 +106,7 @@ impl World {
     async fn new(runtime: VirtualRuntime, case: &Case) -> Result<Self> {
         let (store, log) = (Arc::new(case.placement.store()), Log::default());
         let inner: Arc<dyn Oracle> = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await?);
-        let oracle = Arc::new(LoggedOracle { inner, log: log.clone() });
+        let oracle = Arc::new(Layered { inner, layer: log.clone() });
         let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
         let (wire, cells) = (Wire::new(&case.faults, case.tamper), case.placement.cells());
         let world = World { runtime, store, oracle, locks, wire, log, cells };
@@ -126,7 +127,7 @@ impl World {
         let end = End::new(&self.wire);
         let services = crate::mutated::services(Services {
             store: Arc::new(WireStore { inner: self.store.clone(), end: end.clone() }),
-            oracle: Arc::new(WireOracle { inner: self.oracle.clone(), end: end.clone() }),
+            oracle: Arc::new(Layered { inner: self.oracle.clone(), layer: end.clone() }),
             locks: self.locks.clone(),
             runtime: Arc::new(self.runtime.clone()),
         });

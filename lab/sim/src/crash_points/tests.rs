@@ -3,7 +3,7 @@
 use bigtable::{ConditionalMutation, Family, Mutation};
 
 use super::*;
-use crate::check::raw::{LOCK, NOTIFY, ROLLBACK, WRITE};
+use crate::names::{LOCK, NOTIFY, ROLLBACK, WRITE, is_set, sets};
 
 fn output(scope: Scope) -> (usize, String) {
     let mut out = Vec::new();
@@ -29,13 +29,9 @@ fn shows(tamper: Tamper, property: &str) {
     assert!(inconsistent > 0 && text.contains(property), "{property}: {inconsistent}");
 }
 
-pub(crate) fn sets(mutations: &[Mutation], of: &Family) -> bool {
-    mutations.iter().any(|m| matches!(m, Mutation::Set { family, .. } if family == of))
-}
-
 /// Takes all writes to the family out of the request.
 pub(crate) fn without(mut request: ConditionalMutation, family: &Family) -> ConditionalMutation {
-    let keep = |m: &Mutation| !matches!(m, Mutation::Set { family: of, .. } if of == family);
+    let keep = |m: &Mutation| !is_set(m, family);
     request.then.retain(keep);
     request.otherwise.retain(keep);
     request

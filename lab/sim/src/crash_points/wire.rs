@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use bigtable::layer::{StoreLayer, TableLayer};
@@ -14,6 +14,8 @@ use bigtable::{
 };
 use futures::future::{AbortHandle, join_all, try_join_all};
 use percolator_core::{Oracle, Stamp, async_trait};
+
+use crate::oracle_layer::OracleLayer;
 
 /// The fault that a request suffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,19 +95,15 @@ impl Wire {
         Arc::new(Wire { tamper, state: Mutex::new(state) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
-    }
-
     /// Returns the numbered requests so far.
     pub(super) fn seen(&self) -> Vec<Kind> {
-        self.state().seen.clone()
+        locked(&self.state).seen.clone()
     }
 
     /// Delivers the late messages, and lets stalled clients go on.
     pub(super) async fn release(&self) {
         let late = {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             state.released = true;
             state.stalled.drain(..).for_each(Waker::wake);
             std::mem::take(&mut state.late)
@@ -118,7 +116,7 @@ impl Wire {
 
     async fn released(&self) {
         poll_fn(|cx| {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             if state.released {
                 return Poll::Ready(());
             }
@@ -150,35 +148,31 @@ impl End {
         Arc::new(End { wire: wire.clone(), state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, EndState> {
-        locked(&self.state)
-    }
-
     /// Numbers the requests of this client from now on. `task` is aborted when the client dies.
     pub(super) fn number(&self, task: AbortHandle) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         (state.numbered, state.task) = (true, Some(task));
     }
 
     pub(super) fn is_stalled(&self) -> bool {
-        self.state().stalled
+        locked(&self.state).stalled
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.state().dead
+        locked(&self.state).dead
     }
 
     /// Returns the first timestamp that this client got after its requests were numbered.
     pub(super) fn first_timestamp(&self) -> Option<Timestamp> {
-        self.state().first_timestamp
+        locked(&self.state).first_timestamp
     }
 
     /// Numbers a request and returns its fate, if the plan has one.
     fn fate(&self, kind: Kind) -> Option<Fate> {
-        if !self.state().numbered {
+        if !locked(&self.state).numbered {
             return None;
         }
-        let mut state = self.wire.state();
+        let mut state = locked(&self.wire.state);
         let number = state.seen.len();
         state.seen.push(kind);
         state.plan.iter().find(|(at, _)| *at == number).map(|(_, fate)| *fate)
@@ -186,7 +180,7 @@ impl End {
 
     async fn die<T>(&self) -> T {
         {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             state.dead = true;
             if let Some(task) = state.task.take() {
                 task.abort();
@@ -196,7 +190,7 @@ impl End {
     }
 
     async fn stall(&self) {
-        self.state().stalled = true;
+        locked(&self.state).stalled = true;
         self.wire.released().await;
     }
 }
@@ -243,7 +237,7 @@ impl WireTable {
     }
 
     fn later(&self, request: ConditionalMutation) {
-        self.end.wire.state().late.push((self.inner.clone(), request));
+        locked(&self.end.wire.state).late.push((self.inner.clone(), request));
     }
 }
 
@@ -311,48 +305,30 @@ impl TableLayer for WireTable {
     }
 }
 
-/// The oracle as one client reaches it.
-#[derive(Debug)]
-pub(super) struct WireOracle {
-    pub(super) inner: Arc<dyn Oracle>,
-    pub(super) end: Arc<End>,
-}
-
+/// The way from one client to the oracle.
 #[async_trait]
-impl Oracle for WireOracle {
-    async fn timestamp(&self) -> percolator_core::Result<Stamp> {
-        let stamp = match self.end.fate(Kind::Timestamp) {
-            None => self.inner.timestamp().await?,
+impl OracleLayer for Arc<End> {
+    async fn timestamp(&self, inner: &dyn Oracle) -> percolator_core::Result<Stamp> {
+        let stamp = match self.fate(Kind::Timestamp) {
+            None => inner.timestamp().await?,
             Some(Fate::DieAfter) => {
-                self.inner.timestamp().await?;
-                self.end.die().await
+                inner.timestamp().await?;
+                self.die().await
             }
             Some(Fate::ReplyLost) => {
-                self.inner.timestamp().await?;
+                inner.timestamp().await?;
                 return Err(percolator_core::Error::Oracle("the reply was lost".to_owned()));
             }
             Some(Fate::Stall) => {
-                self.end.stall().await;
-                self.inner.timestamp().await?
+                self.stall().await;
+                inner.timestamp().await?
             }
-            Some(_) => self.end.die().await,
+            Some(_) => self.die().await,
         };
-        let mut state = self.end.state();
+        let mut state = locked(&self.state);
         if state.numbered {
             state.first_timestamp.get_or_insert(stamp.timestamp);
         }
         Ok(stamp)
-    }
-
-    async fn peek(&self) -> percolator_core::Result<Timestamp> {
-        self.inner.peek().await
-    }
-
-    async fn schema_version(&self) -> percolator_core::Result<u64> {
-        self.inner.schema_version().await
-    }
-
-    async fn raise_schema_version(&self, version: u64) -> percolator_core::Result<()> {
-        self.inner.raise_schema_version(version).await
     }
 }

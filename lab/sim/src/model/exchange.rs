@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -122,11 +122,7 @@ pub(super) struct Exchange {
     ready: Mutex<VecDeque<usize>>,
 }
 
-impl fmt::Debug for Exchange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Exchange")
-    }
-}
+shown_by_name!(Exchange);
 
 /// Returns a hash that is the same in every run.
 pub(super) fn hash_of(value: impl Hash) -> u64 {
@@ -143,43 +139,35 @@ const NEVER: Duration = Duration::from_secs(100);
 impl Exchange {
     pub(super) fn new(actors: usize) -> Arc<Self> {
         let exchange = Exchange::default();
-        exchange.state().clients.resize_with(actors, Client::default);
+        locked(&exchange.state).clients.resize_with(actors, Client::default);
         Arc::new(exchange)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
-    }
-
-    fn ready(&self) -> MutexGuard<'_, VecDeque<usize>> {
-        locked(&self.ready)
     }
 
     /// Starts or stops holding requests.
     pub(super) fn park(&self, parks: bool) {
-        self.state().parks = parks;
+        locked(&self.state).parks = parks;
     }
 
     pub(super) fn spawn(&self, actor: Actor, task: BoxFuture<'static, ()>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let id = state.tasks.len();
         state.tasks.push(Some((actor, task)));
-        self.ready().push_back(id);
+        locked(&self.ready).push_back(id);
     }
 
     /// Marks a client that starts afresh whenever it rests, as a worker does between two passes.
     pub(super) fn forgets(&self, actor: Actor) {
-        self.state().clients[actor].forgets = true;
+        locked(&self.state).clients[actor].forgets = true;
     }
 
     /// Runs all tasks until each waits.
     pub(super) fn run(self: &Arc<Self>) {
         loop {
-            let Some(id) = self.ready().pop_front() else { return };
-            let Some((actor, mut task)) = self.state().tasks[id].take() else { continue };
+            let Some(id) = locked(&self.ready).pop_front() else { return };
+            let Some((actor, mut task)) = locked(&self.state).tasks[id].take() else { continue };
             let waker = futures::task::waker(Arc::new(Wake { exchange: self.clone(), id }));
             let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             if polled.is_pending() && !state.clients[actor].gone {
                 state.tasks[id] = Some((actor, task));
             }
@@ -194,7 +182,7 @@ impl Exchange {
 
     /// Records what a client has learned.
     pub(super) fn learned(&self, actor: Actor, object: &Object, reads: bool, what: u64) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if !state.parks {
             return;
         }
@@ -207,7 +195,7 @@ impl Exchange {
 
     /// Records the new contents of an object, and wakes clients that have looked at it.
     pub(super) fn holds(&self, object: &Object, what: u64) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if state.parks && state.holds(object) != what {
             state.objects.insert(object.clone(), what);
             state.wake_watchers();
@@ -216,17 +204,17 @@ impl Exchange {
 
     /// Returns the held requests, each with its number and its sender.
     pub(super) fn pending(&self) -> Vec<(u64, Actor, Message)> {
-        let state = self.state();
+        let state = locked(&self.state);
         state.pending.iter().map(|(id, p)| (*id, p.actor, p.message.clone())).collect()
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.state().pending.is_empty()
+        locked(&self.state).pending.is_empty()
     }
 
     /// Returns the messages whose senders do not wait, each kind once.
     pub(super) fn flying(&self) -> Vec<Message> {
-        let mut messages = self.state().flying.clone();
+        let mut messages = locked(&self.state).flying.clone();
         messages.sort_by_key(|message| message.content);
         messages.dedup_by_key(|message| message.content);
         messages
@@ -234,7 +222,7 @@ impl Exchange {
 
     /// Lets a request through; with `copied`, a copy of it stays in flight.
     pub(super) fn grant(&self, id: u64, copied: bool) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let Some(pending) = state.pending.remove(&id) else { return };
         if copied {
             state.flying.push(pending.message);
@@ -246,7 +234,7 @@ impl Exchange {
 
     /// Removes a message from those in flight whose senders do not wait, and returns it.
     pub(super) fn land(&self, content: u64) -> Option<Message> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let index = state.flying.iter().position(|message| message.content == content)?;
         Some(state.flying.swap_remove(index))
     }
@@ -254,7 +242,7 @@ impl Exchange {
     /// Ends a client where it stands. The messages that it has sent stay in flight.
     pub(super) fn crash(&self, actor: Actor) {
         let mut gone = Vec::new();
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.clients[actor].gone = true;
         for task in &mut state.tasks {
             if task.as_ref().is_some_and(|(of, _)| *of == actor) {
@@ -269,7 +257,7 @@ impl Exchange {
     /// Wakes the sleeping clients that have done more than look since they last woke. The
     /// caller uses it when nothing else can happen. Returns whether there are any.
     pub(super) fn wake_the_busy(&self) -> bool {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let actors: Vec<_> = (0..state.clients.len()).filter(|a| state.clients[*a].acted).collect();
         let mut woken = false;
         for actor in actors {
@@ -281,7 +269,7 @@ impl Exchange {
     /// Returns a hash of everything that decides the further course, except the explorer's own
     /// budget.
     pub(super) fn fingerprint(&self) -> u64 {
-        let state = self.state();
+        let state = locked(&self.state);
         let mut hasher = DefaultHasher::new();
         state.objects.hash(&mut hasher);
         for (actor, client) in state.clients.iter().enumerate() {
@@ -300,14 +288,14 @@ impl Exchange {
 
     /// Returns a hash of the store's contents.
     pub(super) fn contents(&self) -> u64 {
-        let state = self.state();
+        let state = locked(&self.state);
         let rows = state.objects.iter().filter(|(object, _)| matches!(object, Object::Row(..)));
         hash_of(rows.collect::<Vec<_>>())
     }
 
     /// Returns a client's clock.
     pub(super) fn now(&self, actor: Actor) -> Duration {
-        self.state().clients[actor].now
+        locked(&self.state).clients[actor].now
     }
 
     /// Completes when the client is to look again.
@@ -384,7 +372,7 @@ struct Wake {
 
 impl ArcWake for Wake {
     fn wake_by_ref(this: &Arc<Self>) {
-        let mut ready = this.exchange.ready();
+        let mut ready = locked(&this.exchange.ready);
         if !ready.contains(&this.id) {
             ready.push_back(this.id);
         }
@@ -403,7 +391,7 @@ impl Future for Arrival<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.exchange.state();
+        let mut state = locked(&self.exchange.state);
         if let Some(message) = self.message.take() {
             if !state.parks {
                 return Poll::Ready(());
@@ -430,7 +418,7 @@ impl Drop for Arrival<'_> {
     /// The sender gave up; a request that could change something stays in flight nevertheless.
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
-        let mut state = self.exchange.state();
+        let mut state = locked(&self.exchange.state);
         if let Some(pending) = state.pending.remove(&id)
             && pending.message.mutation.is_some()
         {
@@ -451,7 +439,7 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let exchange = self.exchange.clone();
-        let mut state = exchange.state();
+        let mut state = locked(&exchange.state);
         let (actor, until) = (self.actor, self.until);
         let Some(id) = self.id else {
             if !state.parks || state.saw_old(actor) {
@@ -487,7 +475,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.exchange.state().sleepers.remove(&id);
+            locked(&self.exchange.state).sleepers.remove(&id);
         }
     }
 }

@@ -1,15 +1,14 @@
 //! Connects a client of a model to store, oracle, lock service and runtime, so that every
 //! request waits in the exchange.
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::{
-    ConditionalMutation, Glance, Glanced, MemoryStore, Mutation, Page, PageLimit, Probe,
-    Qualifiers, Result, Row, RowKey, RowRange, Selection, Store, Table, TimeRange, Timestamp,
+    ConditionalMutation, Glance, Glanced, MemoryStore, Page, PageLimit, Result, Row, RowKey,
+    RowRange, Selection, Store, Table, TimeRange,
 };
 use futures::future::{BoxFuture, join_all, try_join_all};
 use percolator_core::{
@@ -19,7 +18,9 @@ use percolator_core::{
 use super::exchange::{Actor, Exchange, Message, Object, hash_of};
 use super::world::Tamper;
 use crate::check::raw::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
+use crate::codec::encode;
 use crate::names::NOTIFY_TABLE;
+use crate::oracle_layer::OracleLayer;
 
 /// A client's connection to the exchange.
 #[derive(Debug, Clone)]
@@ -88,10 +89,10 @@ impl TableLayer for ParkedTable {
             return self.inner.read_row(row, select).await;
         }
         let object = Object::Row(self.inner.name().to_owned(), row.clone());
-        let content = hash_of((&object, selection_hash(select)));
+        let content = hash_of((&object, encode(&select.columns)));
         self.way.ask(&object, content, true).await;
         let found = self.inner.read_row(row, select).await?;
-        self.way.learned(&object, true, content, row_hash(&found));
+        self.way.learned(&object, true, content, encode(&found));
         Ok(found)
     }
 
@@ -109,11 +110,10 @@ impl TableLayer for ParkedTable {
             return self.inner.scan(range, select, limit).await;
         }
         let object = Object::Table(self.inner.name().to_owned());
-        let content = hash_of((&object, format!("{range:?}"), selection_hash(select)));
+        let content = hash_of((&object, encode(range), encode(&select.columns)));
         self.way.ask(&object, content, true).await;
         let page = self.inner.scan(range, select, limit).await?;
-        let rows: Vec<_> = page.rows.iter().map(row_hash).collect();
-        self.way.learned(&object, true, content, rows);
+        self.way.learned(&object, true, content, encode(&page.rows));
         Ok(page)
     }
 
@@ -123,7 +123,7 @@ impl TableLayer for ParkedTable {
         }
         let request = (self.tamper)(request);
         let object = Object::Row(self.inner.name().to_owned(), request.row.clone());
-        let content = hash_of((&object, mutation_hash(&request)));
+        let content = hash_of((&object, encode(&request)));
         let message = Message {
             object: object.clone(),
             content,
@@ -158,41 +158,23 @@ pub(super) async fn apply(
             select = select.family(family, TimeRange::ALL, u32::MAX);
         }
     }
-    exchange.holds(&object, row_hash(&table.read_row(&row, &select).await?));
+    exchange.holds(&object, hash_of(encode(&table.read_row(&row, &select).await?)));
     Ok(reply)
 }
 
-/// The oracle as one client reaches it.
-#[derive(Debug)]
-pub(super) struct ParkedOracle {
-    pub(super) inner: Arc<dyn Oracle>,
-    pub(super) way: Way,
-}
-
+/// The way from one client to the oracle.
 #[async_trait]
-impl Oracle for ParkedOracle {
-    async fn timestamp(&self) -> percolator_core::Result<Stamp> {
+impl OracleLayer for Way {
+    async fn timestamp(&self, inner: &dyn Oracle) -> percolator_core::Result<Stamp> {
         let content = hash_of("timestamp");
-        self.way.ask(&Object::Oracle, content, false).await;
-        let stamp = self.inner.timestamp().await?;
-        self.way.exchange.holds(&Object::Oracle, stamp.timestamp.as_u64());
+        self.ask(&Object::Oracle, content, false).await;
+        let stamp = inner.timestamp().await?;
+        self.exchange.holds(&Object::Oracle, stamp.timestamp.as_u64());
         // The timestamp is recorded under another object than the oracle. Otherwise each new
         // timestamp would wake every client that had requested one.
         let what = hash_of((content, stamp.timestamp));
-        self.way.exchange.learned(self.way.actor, &Object::Tokens, false, what);
+        self.exchange.learned(self.actor, &Object::Tokens, false, what);
         Ok(stamp)
-    }
-
-    async fn peek(&self) -> percolator_core::Result<Timestamp> {
-        self.inner.peek().await
-    }
-
-    async fn schema_version(&self) -> percolator_core::Result<u64> {
-        self.inner.schema_version().await
-    }
-
-    async fn raise_schema_version(&self, version: u64) -> percolator_core::Result<()> {
-        self.inner.raise_schema_version(version).await
     }
 }
 
@@ -279,51 +261,4 @@ impl Runtime for ParkedRuntime {
     fn random(&self) -> u64 {
         self.way.actor as u64 + 1
     }
-}
-
-fn row_hash(row: &Row) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for cell in &row.cells {
-        (cell.family.as_str(), &cell.qualifier, cell.timestamp, &cell.value).hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-fn selection_hash(select: &Selection) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for column in &select.columns {
-        let qualifier = match &column.qualifiers {
-            Qualifiers::All => None,
-            Qualifiers::Is(qualifier) => Some(qualifier),
-        };
-        let TimeRange { from, to } = column.time;
-        (column.family.as_str(), qualifier, from, to, column.versions_max).hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-fn mutation_hash(request: &ConditionalMutation) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    request.above.hash(&mut hasher);
-    for Probe { family, qualifiers, time, value_prefix } in &request.predicate {
-        let qualifier = match qualifiers {
-            Qualifiers::All => None,
-            Qualifiers::Is(qualifier) => Some(qualifier),
-        };
-        (family.as_str(), qualifier, time.from, time.to, value_prefix).hash(&mut hasher);
-    }
-    for (side, mutations) in [&request.then, &request.otherwise].into_iter().enumerate() {
-        for mutation in mutations {
-            side.hash(&mut hasher);
-            match mutation {
-                Mutation::Set { family, qualifier, timestamp, value } => {
-                    (family.as_str(), qualifier, timestamp, value).hash(&mut hasher);
-                }
-                Mutation::Delete { family, qualifier, time } => {
-                    (family.as_str(), qualifier, time.from, time.to).hash(&mut hasher);
-                }
-            }
-        }
-    }
-    hasher.finish()
 }

@@ -3,59 +3,21 @@
 use bigtable::ConditionalMutation;
 
 use super::*;
-use crate::check::raw::{LOCK, NOTIFY, ROLLBACK, WRITE};
-use crate::crash_points::tests::{blind_commit, sets, without};
+use crate::crash_points::tests::{blind_commit, without};
+use crate::names::{LOCK, NOTIFY, ROLLBACK, WRITE, sets};
 
 /// The subcommand and optimised tests explore every state. An unoptimised test would take minutes.
 const STATES: usize = if cfg!(debug_assertions) { 1_000 } else { STATES_MAX };
 
-#[track_caller]
-fn holds(model: &Model) {
-    let mut out = Vec::new();
-    let violations = print(&mut out, model, STATES).unwrap().findings.len();
-    let text = String::from_utf8(out).unwrap();
-    println!("{text}");
-    assert_eq!(violations, 0, "{text}");
-}
-
 #[test]
-fn two_writers_hold() {
-    holds(&two_writers());
-}
-
-#[test]
-fn writers_and_reader_hold() {
-    holds(&writers_and_reader());
-}
-
-#[test]
-fn three_cells_hold() {
-    holds(&three_cells());
-}
-
-#[test]
-fn two_observers_hold() {
-    holds(&two_observers());
-}
-
-#[test]
-fn two_workers_hold() {
-    holds(&two_workers());
-}
-
-#[test]
-fn an_observer_apart_holds() {
-    holds(&observer_apart());
-}
-
-#[test]
-fn two_workers_apart_hold() {
-    holds(&workers_apart());
-}
-
-#[test]
-fn a_dying_writer_holds() {
-    holds(&dying_writer());
+fn every_model_holds() {
+    for model in models() {
+        let mut out = Vec::new();
+        let violations = print(&mut out, &model, STATES).unwrap().findings.len();
+        let text = String::from_utf8(out).unwrap();
+        println!("{text}");
+        assert_eq!(violations, 0, "{text}");
+    }
 }
 
 /// Asserts that the model has findings, one of them of this property.

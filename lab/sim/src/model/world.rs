@@ -11,12 +11,13 @@ use percolator_core::{
 };
 
 use super::exchange::{Actor, Exchange, Message, Object, hash_of};
-use super::parked::{ParkedLocks, ParkedOracle, ParkedRuntime, ParkedStore, Way, apply};
+use super::parked::{ParkedLocks, ParkedRuntime, ParkedStore, Way, apply};
 use crate::check::check;
 use crate::check::raw::Dump;
 use crate::crash_points::recover::resolve_all_locks;
 use crate::history::{Cell, Finding, Op, Run};
-use crate::logged::{COLUMN, Log, LoggedOracle, Step, open_tables, table_name, written_by};
+use crate::logged::{COLUMN, Log, Step, open_tables, table_name, written_by};
+use crate::oracle_layer::Layered;
 
 /// The program of a client.
 #[derive(Debug, Clone)]
@@ -127,7 +128,7 @@ impl World {
         let locks = Arc::new(ProcessLocks::new(Arc::new(ParkedRuntime { way })));
         let inner: Arc<dyn Oracle> =
             Arc::new(block_on(WindowOracle::open(&*store, Incarnation(1)))?);
-        let oracle = Arc::new(LoggedOracle { inner, log: log.clone() });
+        let oracle = Arc::new(Layered { inner, layer: log.clone() });
         let mut world = World {
             model: model.clone(),
             store,
@@ -200,7 +201,7 @@ impl World {
                 way: way.clone(),
                 tamper: self.model.tamper,
             }),
-            oracle: Arc::new(ParkedOracle { inner: self.oracle.clone(), way: way.clone() }),
+            oracle: Arc::new(Layered { inner: self.oracle.clone(), layer: way.clone() }),
             locks: Arc::new(ParkedLocks { inner: self.locks.clone(), way: way.clone() }),
             runtime: Arc::new(ParkedRuntime { way }),
         });

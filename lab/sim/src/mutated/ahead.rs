@@ -16,6 +16,7 @@ use percolator_core::{Oracle, Result, Stamp, async_trait};
 
 use super::list::{COMMIT_TS_FIRST, STALE_BEGIN};
 use super::requests::{abort_of, prewrite_of};
+use crate::oracle_layer::OracleLayer;
 
 /// The transactions of one client that have started to place locks and have no commit
 /// timestamp yet.
@@ -89,56 +90,33 @@ impl Phases {
     }
 }
 
-/// The oracle as a client without the defence reaches it.
+/// Takes timestamps too early, as the mutants demand.
 #[derive(Debug)]
-pub(super) struct AheadOracle {
-    inner: Arc<dyn Oracle>,
-    phases: Arc<Phases>,
+pub(super) struct Ahead {
+    pub(super) phases: Arc<Phases>,
     /// A timestamp that is kept for the next transaction.
-    kept: Mutex<Option<Stamp>>,
-}
-
-impl AheadOracle {
-    pub(super) fn new(inner: Arc<dyn Oracle>, phases: Arc<Phases>) -> Self {
-        AheadOracle { inner, phases, kept: Mutex::default() }
-    }
+    pub(super) kept: Mutex<Option<Stamp>>,
 }
 
 #[async_trait]
-impl Oracle for AheadOracle {
-    async fn timestamp(&self) -> Result<Stamp> {
+impl OracleLayer for Ahead {
+    async fn timestamp(&self, inner: &dyn Oracle) -> Result<Stamp> {
         let prewritten = self.phases.prewritten();
         if let Some(early) = prewritten.as_ref().and_then(|phase| phase.early) {
             return Ok(early);
         }
-        let stamp = self.inner.timestamp().await?;
+        let stamp = inner.timestamp().await?;
         if prewritten.is_some() || !off(STALE_BEGIN) {
             return Ok(stamp);
         }
         let kept = locked(&self.kept).replace(stamp);
         match kept {
             Some(stale) => Ok(stale),
-            None => self.inner.timestamp().await,
+            None => inner.timestamp().await,
         }
     }
 
-    fn issues_in_memory(&self) -> bool {
-        self.inner.issues_in_memory()
-    }
-
-    fn timestamp_in_memory(&self) -> Option<Stamp> {
-        self.inner.timestamp_in_memory()
-    }
-
-    async fn peek(&self) -> Result<Timestamp> {
-        self.inner.peek().await
-    }
-
-    async fn schema_version(&self) -> Result<u64> {
-        self.inner.schema_version().await
-    }
-
-    async fn raise_schema_version(&self, version: u64) -> Result<()> {
-        self.inner.raise_schema_version(version).await
+    fn in_memory(&self, inner: &dyn Oracle) -> Option<Stamp> {
+        inner.timestamp_in_memory()
     }
 }

@@ -18,14 +18,15 @@ mod list;
 mod requests;
 mod table;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bigtable::Syncing;
 use bigtable::mutants::off;
 use percolator_core::Services;
 
-use ahead::{AheadOracle, Phases};
+use crate::oracle_layer::Layered;
+use ahead::{Ahead, Phases};
 pub use list::ALL;
 use list::NO_SILENCE;
 #[cfg(mutants)]
@@ -41,7 +42,10 @@ pub(crate) fn services(services: Services) -> Services {
     let phases = Arc::new(Phases::new(oracle.clone()));
     Services {
         store: Arc::new(MutatedStore { inner: store, phases: phases.clone() }),
-        oracle: Arc::new(AheadOracle::new(oracle, phases)),
+        oracle: Arc::new(Layered {
+            inner: oracle,
+            layer: Ahead { phases, kept: Mutex::default() },
+        }),
         locks,
         runtime,
     }

@@ -10,18 +10,10 @@ use bigtable::{
 };
 
 use super::list::*;
-use crate::check::raw::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
+use crate::names::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE, is_set, sets};
 
 /// The number of probes of a prewrite for one cell: lock, tomb, write.
 const PROBES: usize = 3;
-
-fn is_set(mutation: &Mutation, of: &Family) -> bool {
-    matches!(mutation, Mutation::Set { family, .. } if family == of)
-}
-
-fn sets(mutations: &[Mutation], of: &Family) -> bool {
-    mutations.iter().any(|mutation| is_set(mutation, of))
-}
 
 /// Returns the start timestamp of the transaction, if the request is a prewrite.
 pub(super) fn prewrite_of(request: &ConditionalMutation) -> Option<Timestamp> {

@@ -38,10 +38,12 @@ use percolator_core::{
 
 use crate::check::property;
 use crate::check::raw::{Dump, RawCell};
-use crate::history::{Cell, Finding, History, Run};
-use crate::names::{ACK, cell};
+use crate::history::{Cell, Finding, History, Run, observed};
+use crate::names::cell;
+use crate::oracle_layer::Layered;
 use crate::random::Rng;
-use recorded::{Events, Noted, RecordedOracle, RecordedStore, Threads};
+use crate::recording::Recorder;
+use recorded::{Events, Noted, RecordedStore, Threads};
 use work::{OBSERVERS_OF, Session, registrations};
 
 /// How many clients work at the same time, each on a thread of its own.
@@ -174,7 +176,7 @@ impl Plan {
         let store = Arc::new(RecordedStore { inner, events: events.clone(), handle });
         let runtime = Arc::new(Threads::new(background.handle().clone(), self.seed));
         let oracle = block_on(WindowOracle::open(&*store, Incarnation(1)))?;
-        let oracle = Arc::new(RecordedOracle { inner: oracle, events: events.clone() });
+        let oracle = Arc::new(Layered { inner: Arc::new(oracle), layer: events.clone() });
         let locks: Arc<dyn LockService> = Arc::new(ProcessLocks::new(runtime.clone()));
         let services = Services { store: store.clone(), oracle, locks, runtime: runtime.clone() };
         let client = |number| block_on(Client::open(services.clone(), self.client_options(number)));
@@ -262,7 +264,7 @@ fn judge(mut noted: Noted, dump: &Dump) -> Judged {
     runs.sort_by_key(|run| run.start_ts);
     let of = |cell: &RawCell| self::cell(cell.table.as_bytes(), &cell.row, &cell.column);
     let history = History {
-        observed: observed(&noted),
+        observed: observed(&noted.records, &OBSERVERS_OF),
         txns: std::mem::take(&mut noted.txns),
         tombs: noted.tombs.clone(),
         locks: dump.locks.iter().filter_map(|(cell, s, _)| Some((of(cell)?, *s))).collect(),
@@ -277,7 +279,7 @@ fn judge(mut noted: Noted, dump: &Dump) -> Judged {
     };
     findings.extend(dump.audit());
     findings.extend(missing(&history, dump, &collected));
-    findings.extend(crate::findings(&history));
+    findings.extend(crate::check::check(&history));
     Judged {
         transactions: history.txns.len(),
         committed: committed.len(),
@@ -311,24 +313,6 @@ fn missing(
         facts: format!("{record:?} was written, and is gone"),
     };
     lost.map(finding).collect()
-}
-
-/// Returns each observer's cells, with the observer's newest acknowledgement.
-fn observed(noted: &Noted) -> Vec<(u8, Cell, Option<bigtable::Timestamp>)> {
-    let mut all = Vec::new();
-    for (observer, column) in OBSERVERS_OF {
-        let cells = noted.records.iter().map(|record| record.cell);
-        let mut cells: Vec<_> = cells.filter(|cell| (cell.table, cell.column) == column).collect();
-        cells.sort_unstable();
-        cells.dedup();
-        for cell in cells {
-            let ack = Cell { column: ACK + observer, ..cell };
-            let acks = noted.records.iter().filter(|record| record.cell == ack);
-            let newest = acks.max_by_key(|record| record.commit_ts);
-            all.push((observer, cell, newest.map(|record| record.start_ts)));
-        }
-    }
-    all
 }
 
 #[cfg(test)]

@@ -22,7 +22,9 @@ use tokio::runtime::Handle;
 
 use crate::history::{Cell, Finding, Record, Run, Txn};
 use crate::names::{ROLLBACK, WRITE, cell};
+use crate::oracle_layer::OracleLayer;
 use crate::random::Rng;
+use crate::recording::Recorder;
 
 /// The events of a run.
 #[derive(Debug, Default)]
@@ -48,6 +50,16 @@ pub(super) struct Noted {
     pub(super) findings: Vec<Finding>,
     /// Reads and commits that were refused because garbage collection had overtaken them.
     pub(super) too_old: u64,
+}
+
+impl Recorder for Events {
+    fn enter(&self, txn: Txn) {
+        self.noted().txns.push(txn);
+    }
+
+    fn find(&self, property: &'static str, facts: String) {
+        self.noted().findings.push(Finding { property, facts });
+    }
 }
 
 impl Events {
@@ -86,12 +98,7 @@ impl Events {
         }
     }
 
-    /// Reports a finding.
-    pub(super) fn find(&self, property: &'static str, facts: String) {
-        self.noted().findings.push(Finding { property, facts });
-    }
-
-    fn enter(&self, table: &str, row: &RowKey, effect: &[Mutation]) {
+    fn applied(&self, table: &str, row: &RowKey, effect: &[Mutation]) {
         let mut noted = self.noted();
         for mutation in effect {
             match mutation {
@@ -100,7 +107,7 @@ impl Events {
                     if *family == ROLLBACK {
                         noted.tombs.push((cell, *timestamp));
                     } else if *family == WRITE {
-                        match record(cell, *timestamp, value) {
+                        match Record::decode(cell, *timestamp, value) {
                             Some(record) => noted.records.push(record),
                             None => {
                                 let facts = format!("{cell:?} at {timestamp}: {value:?}");
@@ -130,13 +137,6 @@ impl Noted {
     }
 }
 
-/// Decodes a write record: the start timestamp that it points at, and whether it is a delete.
-fn record(cell: Cell, commit_ts: Timestamp, value: &[u8]) -> Option<Record> {
-    let (start_ts, rest) = value.split_first_chunk::<8>()?;
-    let start_ts = Timestamp::new(u64::from_be_bytes(*start_ts))?;
-    Some(Record { cell, commit_ts, start_ts, delete: rest.first()? & 1 != 0 })
-}
-
 /// A store whose mutations are recorded.
 #[derive(Debug)]
 pub(super) struct RecordedStore<S> {
@@ -162,7 +162,7 @@ impl<S: Store + 'static> StoreLayer for RecordedStore<S> {
             if let RowsOutcome::Committed(commit_ts) = outcome {
                 for (index, part) in request.rows.iter().enumerate() {
                     let effect = request.at.mutations(index, commit_ts);
-                    events.enter(&part.table, &part.row, &effect);
+                    events.applied(&part.table, &part.row, &effect);
                 }
             }
             Ok(outcome)
@@ -189,8 +189,8 @@ struct RecordedTable {
 impl RecordedTable {
     fn enter(&self, request: &ConditionalMutation, result: &bigtable::Result<bool>) {
         match result {
-            Ok(true) => self.events.enter(self.inner.name(), &request.row, &request.then),
-            Ok(false) => self.events.enter(self.inner.name(), &request.row, &request.otherwise),
+            Ok(true) => self.events.applied(self.inner.name(), &request.row, &request.then),
+            Ok(false) => self.events.applied(self.inner.name(), &request.row, &request.otherwise),
             Err(error @ (Error::Unknown { .. } | Error::Files { .. })) => {
                 self.events.find("sound disk", format!("row {}: {error}", request.row));
             }
@@ -228,46 +228,23 @@ impl TableLayer for RecordedTable {
     }
 }
 
-/// An oracle whose timestamps are recorded, including those that one-step commits take from
-/// its memory.
-#[derive(Debug)]
-pub(super) struct RecordedOracle<O> {
-    pub(super) inner: O,
-    pub(super) events: Arc<Events>,
-}
-
+/// Records the timestamps of an oracle, including those that one-step commits take from its memory.
 #[async_trait]
-impl<O: Oracle> Oracle for RecordedOracle<O> {
-    async fn timestamp(&self) -> Result<Stamp> {
-        let asked = self.events.tick();
-        let stamp = self.inner.timestamp().await?;
-        let arrived = self.events.tick();
-        self.events.noted().stamps.push((stamp.timestamp, asked, arrived));
+impl OracleLayer for Arc<Events> {
+    async fn timestamp(&self, inner: &dyn Oracle) -> Result<Stamp> {
+        let asked = self.tick();
+        let stamp = inner.timestamp().await?;
+        let arrived = self.tick();
+        self.noted().stamps.push((stamp.timestamp, asked, arrived));
         Ok(stamp)
     }
 
-    fn issues_in_memory(&self) -> bool {
-        self.inner.issues_in_memory()
-    }
-
-    fn timestamp_in_memory(&self) -> Option<Stamp> {
-        let asked = self.events.tick();
-        let stamp = self.inner.timestamp_in_memory()?;
-        let arrived = self.events.tick();
-        self.events.noted().stamps.push((stamp.timestamp, asked, arrived));
+    fn in_memory(&self, inner: &dyn Oracle) -> Option<Stamp> {
+        let asked = self.tick();
+        let stamp = inner.timestamp_in_memory()?;
+        let arrived = self.tick();
+        self.noted().stamps.push((stamp.timestamp, asked, arrived));
         Some(stamp)
-    }
-
-    async fn peek(&self) -> Result<Timestamp> {
-        self.inner.peek().await
-    }
-
-    async fn schema_version(&self) -> Result<u64> {
-        self.inner.schema_version().await
-    }
-
-    async fn raise_schema_version(&self, version: u64) -> Result<()> {
-        self.inner.raise_schema_version(version).await
     }
 }
 

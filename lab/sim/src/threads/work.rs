@@ -4,18 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{RowRange, Timestamp};
-use bytes::Bytes;
 use percolator_core::{
     AbortReason, Change, Client, Error, Observer, Registration, Result, Table, Transaction,
 };
 
 use super::recorded::Events;
-use crate::history::{Cell, Op, Outcome, Run, Txn};
-use crate::names::{
-    ACK, COLUMNS, OBSERVERS, TABLES, cell, parse_value, row_key, row_number, value,
-};
+use crate::history::{Cell, Outcome, Run};
+use crate::names::{ACK, COLUMNS, OBSERVERS, TABLES, cell, row_key};
 use crate::random::Rng;
+use crate::recording::{self, Log, Recorder};
 
 /// The tables: how many have cells of any kind, which one is observed, and which one observers
 /// copy to.
@@ -36,67 +33,6 @@ pub(super) struct Session {
     tables: Vec<Table>,
     events: Arc<Events>,
     rng: Rng,
-}
-
-/// The record of one transaction while it runs.
-struct Log {
-    events: Arc<Events>,
-    txn: Txn,
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        let fresh = Txn { ops: Vec::new(), ..self.txn };
-        let txn = std::mem::replace(&mut self.txn, fresh);
-        self.events.noted().txns.push(txn);
-    }
-}
-
-impl Log {
-    fn new(events: Arc<Events>, tx: &Transaction, begin_call: Duration) -> Self {
-        let (start_ts, begin_return) = (tx.start_ts(), events.tick());
-        let (commit_return, ops, outcome) = (None, Vec::new(), Outcome::Aborted);
-        let txn = Txn { start_ts, begin_call, begin_return, commit_return, ops, outcome };
-        Log { events, txn }
-    }
-
-    fn read(&mut self, cell: Cell, value: Option<Bytes>) -> Option<Bytes> {
-        let writer = writer(&self.events, value.as_ref());
-        self.txn.ops.push(Op::Read { cell, writer });
-        value.map(|value| value.slice(8.min(value.len())..))
-    }
-
-    async fn get(&mut self, tx: &Transaction, table: &Table, cell: Cell) -> Result<Option<Bytes>> {
-        let read = tx.get(table, row_key(cell.row), &COLUMNS[usize::from(cell.column)]).await?;
-        Ok(self.read(cell, read))
-    }
-
-    fn set(&mut self, tx: &mut Transaction, table: &Table, cell: Cell, body: &[u8]) -> Result<()> {
-        let value = value(tx.start_ts(), body);
-        tx.set(table, row_key(cell.row), &COLUMNS[usize::from(cell.column)], value)?;
-        self.writes(cell, false);
-        Ok(())
-    }
-
-    fn delete(&mut self, tx: &mut Transaction, table: &Table, cell: Cell) -> Result<()> {
-        tx.delete(table, row_key(cell.row), &COLUMNS[usize::from(cell.column)])?;
-        self.writes(cell, true);
-        Ok(())
-    }
-
-    fn writes(&mut self, cell: Cell, delete: bool) {
-        self.txn.ops.push(Op::Write { cell, delete });
-    }
-}
-
-/// Returns the writer that a value names.
-fn writer(events: &Events, value: Option<&Bytes>) -> Option<Timestamp> {
-    let value = value?;
-    let parsed = parse_value(value);
-    if parsed.is_none() {
-        events.find("values", format!("a reader got {value:?}"));
-    }
-    Some(parsed.map_or(Timestamp::ZERO, |(writer, _)| writer))
 }
 
 impl Session {
@@ -145,10 +81,10 @@ impl Session {
         }
     }
 
-    async fn begin(&self) -> Result<(Transaction, Log)> {
+    async fn begin(&self) -> Result<(Transaction, Log<Events>)> {
         let call = self.events.tick();
         let tx = self.client.begin().await?;
-        let log = Log::new(self.events.clone(), &tx, call);
+        let log = Log::new(&self.events, &tx, (call, self.events.tick()), Outcome::Aborted);
         Ok((tx, log))
     }
 
@@ -166,32 +102,11 @@ impl Session {
                 _ => {
                     let to = at.row + self.rng.between(1, ROWS) as u16;
                     let limit = *self.rng.pick(&[2, usize::MAX]).unwrap_or(&2);
-                    self.scan(&tx, &mut log, (at, to), limit).await?;
+                    log.scan(&tx, self.table(at), (at, to), limit).await?;
                 }
             }
         }
         commit(tx, log).await
-    }
-
-    async fn scan(
-        &self,
-        tx: &Transaction,
-        log: &mut Log,
-        (from, to): (Cell, u16),
-        limit: usize,
-    ) -> Result<()> {
-        let range = RowRange::between(row_key(from.row), row_key(to));
-        let column = COLUMNS[usize::from(from.column)].clone();
-        let scan = tx.scan(self.table(from)).range(range).columns([&column]).limit(limit);
-        let mut found = Vec::new();
-        for row in scan.collect().await? {
-            let value = row.cells.into_iter().next().map(|(_, value)| value);
-            let number = row_number(&row.row).unwrap_or(u16::MAX);
-            let writer = writer(&self.events, value.as_ref()).unwrap_or_default();
-            found.push((Cell { row: number, ..from }, writer));
-        }
-        log.txn.ops.push(Op::Scan { from, to, limit, found });
-        Ok(())
     }
 
     /// Writes cells of several tables without reading them.
@@ -230,16 +145,9 @@ impl Session {
 
     /// Reads cells without a transaction.
     async fn view(&mut self) -> Result<()> {
-        let view = self.client.snapshot().await?;
-        let mut ops = Vec::new();
-        for _ in 0..4 {
-            let at = self.any_cell();
-            let column = &COLUMNS[usize::from(at.column)];
-            let read = view.get(self.table(at), row_key(at.row), column).await?;
-            let writer = writer(&self.events, read.as_ref());
-            ops.push(Op::Read { cell: at, writer });
-        }
-        self.events.noted().views.push((view.timestamp(), ops));
+        let cells: Vec<Cell> = (0..4).map(|_| self.any_cell()).collect();
+        let seen = recording::view(&*self.events, &self.client, &self.tables, &cells).await?;
+        self.events.noted().views.push(seen);
         Ok(())
     }
 
@@ -259,17 +167,18 @@ impl Session {
                     log.read(Cell { row, column, ..at }, value);
                 }
             }
-            self.scan(&tx, &mut log, (Cell { row: 0, ..at }, u16::MAX), usize::MAX).await?;
+            let all = (Cell { row: 0, ..at }, u16::MAX);
+            log.scan(&tx, self.table(at), all, usize::MAX).await?;
         }
         commit(tx, log).await
     }
 }
 
 /// Commits, and records the outcome.
-async fn commit(tx: Transaction, mut log: Log) -> Result<()> {
+async fn commit(tx: Transaction, mut log: Log<Events>) -> Result<()> {
     let wrote = tx.cells_written() > 0;
     let result = tx.commit().await;
-    log.txn.commit_return = Some(log.events.tick());
+    log.txn.commit_return = Some(log.recorder.tick());
     log.txn.outcome = match &result {
         Ok(commit_ts) if wrote => Outcome::Committed(*commit_ts),
         Ok(_) | Err(Error::Aborted { .. }) => Outcome::Aborted,
@@ -291,8 +200,8 @@ impl Observer for Copying {
             return Err(Error::application(format!("a change of nothing: {change:?}")));
         };
         // The time of `begin` is unknown here, so the run's order in real time is not checked.
-        let mut log = Log::new(self.events.clone(), tx, Duration::ZERO);
-        log.txn.outcome = Outcome::Unknown;
+        let times = (Duration::ZERO, self.events.tick());
+        let mut log = Log::new(&self.events, tx, times, Outcome::Unknown);
         log.writes(Cell { column: ACK + self.number, ..from }, false);
         let run = Run { observer: self.number, cell: from, start_ts: tx.start_ts() };
         self.events.noted().runs.push(run);
@@ -302,10 +211,7 @@ impl Observer for Copying {
             1 => (&change.table, Cell { column: 1, ..from }),
             _ => (&change.table, Cell { column: 4, ..from }),
         };
-        match log.get(tx, &change.table, from).await? {
-            Some(body) => log.set(tx, table, to, &body),
-            None => log.delete(tx, table, to),
-        }
+        log.copy(tx, (&change.table, from), (table, to)).await
     }
 }
 

@@ -1,9 +1,11 @@
 //! Defines the kinds of work, and draws those that a seed's clients mix.
 
+use clap::ValueEnum;
+
 use crate::random::Rng;
 
 /// A kind of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Kind {
     /// Reads, writes, deletes and scans of few cells.
     Few,
@@ -31,30 +33,13 @@ pub(crate) enum Kind {
     Notifier,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Kind; 12] = [
-        Kind::Few,
-        Kind::Many,
-        Kind::Bank,
-        Kind::Counter,
-        Kind::Append,
-        Kind::Set,
-        Kind::Skew,
-        Kind::Reader,
-        Kind::Large,
-        Kind::Blind,
-        Kind::Source,
-        Kind::Notifier,
-    ];
-}
-
 /// The kinds that a seed's clients mix.
 #[derive(Debug, Clone)]
 pub(crate) struct Mix(Vec<Kind>);
 
 impl Mix {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        let mut kinds = Kind::ALL.to_vec();
+        let mut kinds = Kind::value_variants().to_vec();
         let keep = rng.between(1, 6) as usize;
         while kinds.len() > keep {
             let out = rng.below(kinds.len() as u64) as usize;

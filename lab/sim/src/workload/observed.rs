@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use bigtable::Timestamp;
 use percolator_core::{
-    Batch, BatchObserver, Change, Error, Observer, Registration, Result, Table, Transaction,
+    Batch, BatchObserver, Change, Error, Observer, Registration, Result, Transaction,
     WorkerOptions, Workers,
 };
 
@@ -106,7 +106,7 @@ impl Observer for Numbered {
         let to = |column| Cell { column, ..observed };
         match number {
             0 => {
-                copy(&mut log, tx, table, observed, to(1)).await?;
+                log.copy(tx, (table, observed), (table, to(1))).await?;
                 let weak = tx.client().table(TABLES[usize::from(WEAK)]).await?;
                 tx.notify(&weak, row_key(observed.row), &COLUMNS[usize::from(NOTIFIED)])?;
                 let left = (start_ts, cell(WEAK, u64::from(observed.row), NOTIFIED), None);
@@ -117,7 +117,7 @@ impl Observer for Numbered {
                 let old = log.get(tx, table, to(COUNT)).await?.map_or(0, |body| body.len());
                 log.set(tx, table, to(COUNT), &vec![b'1'; old + 1])
             }
-            3 => copy(&mut log, tx, table, observed, to(3)).await,
+            3 => log.copy(tx, (table, observed), (table, to(3))).await,
             4 => match log.get(tx, table, observed).await? {
                 Some(left) if !left.is_empty() => log.set(tx, table, observed, &left[1..]),
                 _ => Ok(()),
@@ -125,9 +125,9 @@ impl Observer for Numbered {
             5 if self.world.broken.load(Ordering::Relaxed) && !self.world.one_in(4) => {
                 fail(&self.world)
             }
-            5 => copy(&mut log, tx, table, observed, to(7)).await,
+            5 => log.copy(tx, (table, observed), (table, to(7))).await,
             6 => log.set(tx, table, to(1), b""),
-            LATE => copy(&mut log, tx, table, observed, to(8)).await,
+            LATE => log.copy(tx, (table, observed), (table, to(8))).await,
             _ => Ok(()),
         }
     }
@@ -140,19 +140,6 @@ fn fail(world: &World) -> Result<()> {
     } else {
         // `panic!` would print a message, so the panic is resumed instead.
         std::panic::resume_unwind(Box::new("the workload makes this run panic"))
-    }
-}
-
-async fn copy(
-    log: &mut Log,
-    tx: &mut Transaction,
-    table: &Table,
-    from: Cell,
-    to: Cell,
-) -> Result<()> {
-    match log.get(tx, table, from).await? {
-        Some(body) => log.set(tx, table, to, &body),
-        None => log.delete(tx, table, to),
     }
 }
 
@@ -303,14 +290,9 @@ pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
     }
     for row in 0..ROWS {
         let runs = committed_runs(&session.world, COUNTING, cell(TABLE, row, SOURCE));
-        let counted = session.begin().await?.get(cell(TABLE, row, COUNT)).await?;
-        let counted = counted.map_or(0, |body| body.len());
-        if runs != counted {
-            let facts = format!("row {row}: {runs} runs left {counted} effects");
-            findings.push(Finding { property: "observer effects", facts });
-        }
-        let same = [(SOURCE, 1), (1, 3), (FRAGILE, 7)];
-        for (from, to) in same {
+        let counter = cell(TABLE, row, COUNT);
+        findings.extend(miscounted(session, "observer effects", counter, runs).await?);
+        for (from, to) in [(SOURCE, 1), (1, 3), (FRAGILE, 7)] {
             let mut tx = session.begin().await?;
             let (from, to) = (cell(TABLE, row, from), cell(TABLE, row, to));
             let (source, copied) = (tx.get(from).await?, tx.get(to).await?);
@@ -322,16 +304,24 @@ pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
     }
     for row in 0..ROWS {
         let runs = batch_runs(&session.world, cell(WEAK, row, EXPORTED));
-        let counted = session.begin().await?.get(cell(WEAK, row, BATCHED)).await?;
-        let counted = counted.map_or(0, |body| body.len());
-        if runs != counted {
-            let facts = format!("row {row}: {runs} batches left {counted} effects");
-            findings.push(Finding { property: "batch effects", facts });
-        }
+        let counter = cell(WEAK, row, BATCHED);
+        findings.extend(miscounted(session, "batch effects", counter, runs).await?);
     }
     findings.extend(unhandled(&session.world));
     findings.extend(unnotified(&session.world));
     Ok(findings)
+}
+
+/// Returns a finding if a counter does not hold the number of runs.
+async fn miscounted(
+    session: &Session,
+    property: &'static str,
+    counter: Cell,
+    runs: usize,
+) -> Result<Option<Finding>> {
+    let counted = session.begin().await?.get(counter).await?.map_or(0, |body| body.len());
+    let facts = format!("{counter:?} holds {counted} effects of {runs} runs");
+    Ok((runs != counted).then_some(Finding { property, facts }))
 }
 
 fn committed_runs(world: &World, observer: u8, of: Cell) -> usize {

@@ -5,41 +5,29 @@
 
 mod stores;
 
-#[path = "../../../../crates/percolator-core/tests/suite/apart.rs"]
-mod apart;
-#[path = "../../../../crates/percolator-core/tests/suite/batches.rs"]
-mod batches;
-#[path = "../../../../crates/percolator-core/tests/suite/commit.rs"]
-mod commit;
-#[allow(dead_code, reason = "some of it is for tests that are not here")]
-#[path = "../../../../crates/percolator-core/tests/suite/faults.rs"]
-mod faults;
-#[path = "../../../../crates/percolator-core/tests/suite/gc.rs"]
-mod gc;
-#[path = "../../../../crates/percolator-core/tests/suite/gc_observed.rs"]
-mod gc_observed;
-#[path = "../../../../crates/percolator-core/tests/suite/notifications.rs"]
-mod notifications;
-#[path = "../../../../crates/percolator-core/tests/suite/observers.rs"]
-mod observers;
-#[path = "../../../../crates/percolator-core/tests/suite/one_step.rs"]
-mod one_step;
-#[path = "../../../../crates/percolator-core/tests/suite/read_ahead.rs"]
-mod read_ahead;
-#[path = "../../../../crates/percolator-core/tests/suite/reads.rs"]
-mod reads;
-#[path = "../../../../crates/percolator-core/tests/suite/registration.rs"]
-mod registration;
-#[path = "../../../../crates/percolator-core/tests/suite/rollback.rs"]
-mod rollback;
-#[path = "../../../../crates/percolator-core/tests/suite/scripts/mod.rs"]
-mod scripts;
-#[path = "../../../../crates/percolator-core/tests/suite/stress.rs"]
-mod stress;
-#[path = "../../../../crates/percolator-core/tests/suite/wide.rs"]
-mod wide;
-#[path = "../../../../crates/percolator-core/tests/suite/wide_upkeep.rs"]
-mod wide_upkeep;
-#[allow(dead_code, reason = "some of it is for tests that are not here")]
-#[path = "../../../../crates/percolator-core/tests/suite/world.rs"]
-mod world;
+#[path = "../../../../crates/percolator-core/tests/suite"]
+mod suite {
+    pub(crate) mod apart;
+    pub(crate) mod batches;
+    pub(crate) mod commit;
+    #[allow(dead_code, reason = "some of it is for tests that are not here")]
+    pub(crate) mod faults;
+    pub(crate) mod gc;
+    pub(crate) mod gc_observed;
+    pub(crate) mod notifications;
+    pub(crate) mod observers;
+    pub(crate) mod one_step;
+    pub(crate) mod read_ahead;
+    pub(crate) mod reads;
+    pub(crate) mod registration;
+    pub(crate) mod rollback;
+    pub(crate) mod scripts;
+    pub(crate) mod stress;
+    pub(crate) mod wide;
+    pub(crate) mod wide_upkeep;
+    #[allow(dead_code, reason = "some of it is for tests that are not here")]
+    pub(crate) mod world;
+}
+
+// The suite's files name each other from the root of its own crate.
+use suite::*;

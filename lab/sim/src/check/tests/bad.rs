@@ -4,29 +4,70 @@ use super::*;
 use crate::check::property as p;
 
 #[test]
-fn g0_dirty_write() {
+fn anomalies_of_two_transactions() {
     let both = [write(X), write(Y)];
-    rejects(&history(&[(1, Some(3), &both), (2, Some(4), &both)]), &[p::NO_CONFLICT]);
+    let cases: [(&str, [Steps<'_>; 2], &str); 5] = [
+        ("G0, a dirty write", [(1, Some(3), &both), (2, Some(4), &both)], p::NO_CONFLICT),
+        (
+            "G1a, a read of an aborted write",
+            [(1, None, &[write(X)]), (2, None, &[read(X, 1)])],
+            p::SNAPSHOT_READ,
+        ),
+        (
+            "G1b, a read of the version before the delete of the same transaction",
+            [(1, Some(2), &[write(X), delete(X)]), (3, None, &[read(X, 1)])],
+            p::SNAPSHOT_READ,
+        ),
+        (
+            "G1c, two transactions that read each other",
+            [(1, Some(3), &[read(Y, 2), write(X)]), (2, Some(4), &[read(X, 1), write(Y)])],
+            p::SNAPSHOT_READ,
+        ),
+        ("a commit before its start", [(3, Some(2), &[write(X)]), (4, None, &[])], p::TIMESTAMPS),
+    ];
+    for (what, txns, by) in cases {
+        assert_eq!(properties(&check(&history(&txns))), [by], "{what}");
+    }
+}
+
+/// Changes one thing in a history that is sound.
+type Change = fn(&mut History);
+
+#[test]
+fn one_wrong_fact_about_a_commit() {
+    let changes: [(&str, Change, &str); 10] = [
+        ("the secondary was rolled back", |it| it.records.truncate(1), p::WHOLE),
+        ("a delete in place of a value", |it| it.records[0].delete = true, p::WHOLE),
+        ("no record", |it| it.records.clear(), p::NO_LOST_COMMIT),
+        (
+            "committed at another timestamp",
+            |it| it.txns[0].outcome = Outcome::Committed(ts(3)),
+            p::NO_LOST_COMMIT,
+        ),
+        ("aborted", |it| it.txns[0].outcome = Outcome::Aborted, p::NO_FALSE_ABORT),
+        ("two commit timestamps", |it| it.records[1].commit_ts = ts(3), p::ONE_COMMIT),
+        ("a tomb and a record", |it| it.tombs.push((X, ts(1))), p::TOMB_OR_RECORD),
+        ("a lock that is left", |it| it.locks.push((X, ts(1))), p::NO_LOCK_LEFT),
+        ("a lock after the end", |it| it.locked_again.push((X, ts(1))), p::TOMB_OR_RECORD),
+        ("a timestamp of no oracle", |it| it.stamps.truncate(1), p::ORACLE),
+    ];
+    for (what, change, by) in changes {
+        let mut history = history(&[(1, Some(2), &[write(X), write(Y)])]);
+        change(&mut history);
+        assert_eq!(properties(&check(&history)), [by], "{what}");
+    }
 }
 
 #[test]
-fn g1a_read_of_an_aborted_write() {
-    let history = history(&[(1, None, &[write(X)]), (2, None, &[read(X, 1)])]);
-    rejects(&history, &[p::SNAPSHOT_READ]);
-}
-
-/// The read returns the version before the delete of the same transaction.
-#[test]
-fn g1b_read_of_an_intermediate_version() {
-    let history = history(&[(1, Some(2), &[write(X), delete(X)]), (3, None, &[read(X, 1)])]);
-    rejects(&history, &[p::SNAPSHOT_READ]);
-}
-
-#[test]
-fn g1c_two_transactions_that_read_each_other() {
-    let history =
-        history(&[(1, Some(3), &[read(Y, 2), write(X)]), (2, Some(4), &[read(X, 1), write(Y)])]);
-    rejects(&history, &[p::SNAPSHOT_READ]);
+fn one_wrong_fact_about_a_run() {
+    rejects(&observed(&[(1, 2)], &[3, 5]), &[p::OBSERVED_ONCE]);
+    rejects(&observed(&[(1, 5)], &[3, 6]), &[p::OBSERVED_ONCE]);
+    let mut other = observed(&[(1, 2)], &[3]);
+    other.observed[0].2 = Some(ts(4));
+    rejects(&other, &[p::OBSERVED_ONCE]);
+    let mut aborted = observed(&[(1, 2)], &[3]);
+    aborted.txns[1].outcome = Outcome::Aborted;
+    rejects(&aborted, &[p::NO_FALSE_ABORT]);
 }
 
 #[test]
@@ -58,7 +99,7 @@ fn long_fork() {
 
 #[test]
 fn phantom() {
-    let setup: (u64, Option<u64>, &[Op]) = (1, Some(2), &[write(X), write(Y)]);
+    let setup: Steps<'_> = (1, Some(2), &[write(X), write(Y)]);
     for (what, seen) in [
         ("missing", scan(0, 9, 9, &[(X, 1)])),
         ("late", scan(0, 9, 9, &[(X, 1), (Y, 1), (Cell { row: 3, ..X }, 5)])),
@@ -82,14 +123,6 @@ fn own_writes_unseen() {
     rejects(&history(&[(1, None, &scans)]), &[p::SNAPSHOT_SCAN]);
 }
 
-/// The secondary was rolled back.
-#[test]
-fn half_a_commit() {
-    let mut history = history(&[(1, Some(2), &[write(X), write(Y)])]);
-    history.records.retain(|record| record.cell == X);
-    rejects(&history, &[p::WHOLE]);
-}
-
 #[test]
 fn a_record_of_a_cell_that_was_not_written() {
     let mut history = history(&[(1, Some(2), &[write(X)])]);
@@ -101,13 +134,6 @@ fn a_record_of_a_cell_that_was_not_written() {
 }
 
 #[test]
-fn a_delete_that_was_written_as_a_value() {
-    let mut history = history(&[(1, Some(2), &[delete(X)])]);
-    history.records[0].delete = false;
-    rejects(&history, &[p::WHOLE]);
-}
-
-#[test]
 fn a_timestamp_used_twice() {
     let start = history(&[(1, Some(2), &[write(X)]), (1, None, &[])]);
     rejects(&start, &[p::TIMESTAMPS, p::ORACLE]);
@@ -115,11 +141,6 @@ fn a_timestamp_used_twice() {
     rejects(&commit, &[p::TIMESTAMPS, p::ORACLE]);
     let both = history(&[(1, Some(3), &[write(X)]), (3, None, &[])]);
     rejects(&both, &[p::TIMESTAMPS, p::ORACLE]);
-}
-
-#[test]
-fn a_commit_before_its_start() {
-    rejects(&history(&[(3, Some(2), &[write(X)])]), &[p::TIMESTAMPS]);
 }
 
 /// A transaction begins, at a lower timestamp, after a commit was acknowledged to another client.
@@ -136,63 +157,11 @@ fn real_time_inversion() {
 }
 
 #[test]
-fn committed_but_no_record() {
-    let mut history = history(&[(1, Some(2), &[write(X)])]);
-    history.records.clear();
-    rejects(&history, &[p::NO_LOST_COMMIT]);
-}
-
-#[test]
-fn committed_at_another_timestamp() {
-    let mut history = history(&[(1, Some(2), &[write(X)])]);
-    history.txns[0].outcome = Outcome::Committed(ts(3));
-    rejects(&history, &[p::NO_LOST_COMMIT]);
-}
-
-#[test]
-fn aborted_but_a_record() {
-    let mut history = history(&[(1, Some(2), &[write(X)])]);
-    history.txns[0].outcome = Outcome::Aborted;
-    rejects(&history, &[p::NO_FALSE_ABORT]);
-}
-
-#[test]
-fn two_commit_timestamps() {
-    let mut history = history(&[(1, Some(2), &[write(X), write(Y)])]);
-    history.records[1].commit_ts = ts(3);
-    rejects(&history, &[p::ONE_COMMIT]);
-}
-
-#[test]
 fn a_record_overwritten_by_another() {
     let mut history = history(&[(1, Some(4), &[write(X)]), (2, Some(3), &[write(Y)])]);
     history.records[1] = Record { cell: X, commit_ts: ts(4), start_ts: ts(2), delete: false };
     let by = [p::ONE_COMMIT, p::NO_LOST_COMMIT, p::WHOLE, p::TIMESTAMPS];
     rejects(&history, &by);
-}
-
-#[test]
-fn tomb_and_record() {
-    let mut history = history(&[(1, Some(2), &[write(X)])]);
-    history.tombs.push((X, ts(1)));
-    rejects(&history, &[p::TOMB_OR_RECORD]);
-}
-
-#[test]
-fn a_lock_that_is_left() {
-    let mut history = history(&[(1, None, &[write(X)])]);
-    history.locks.push((X, ts(1)));
-    rejects(&history, &[p::NO_LOCK_LEFT]);
-}
-
-#[test]
-fn an_observer_ran_twice_for_one_change() {
-    rejects(&observed(&[(1, 2)], &[3, 5]), &[p::OBSERVED_ONCE]);
-}
-
-#[test]
-fn an_observer_ran_before_any_change() {
-    rejects(&observed(&[(1, 5)], &[3, 6]), &[p::OBSERVED_ONCE]);
 }
 
 #[test]
@@ -235,39 +204,11 @@ fn a_run_whose_acknowledgement_is_gone() {
 }
 
 #[test]
-fn a_lock_that_comes_after_its_transactions_end() {
-    let mut history = history(&[(1, Some(2), &[write(X)])]);
-    history.locked_again = vec![(X, ts(1))];
-    rejects(&history, &[p::TOMB_OR_RECORD]);
-}
-
-#[test]
-fn an_acknowledgement_of_another_run() {
-    let mut history = observed(&[(1, 2)], &[3]);
-    history.observed[0].2 = Some(ts(4));
-    rejects(&history, &[p::OBSERVED_ONCE]);
-}
-
-#[test]
-fn a_run_that_committed_although_its_client_heard_otherwise() {
-    let mut history = observed(&[(1, 2)], &[3]);
-    history.txns[1].outcome = Outcome::Aborted;
-    rejects(&history, &[p::NO_FALSE_ABORT]);
-}
-
-#[test]
 fn the_oracle_goes_back() {
     let mut history = history(&[(1, None, &[]), (2, None, &[])]);
     history.stamps = vec![(ts(2), ms(0), ms(1)), (ts(1), ms(2), ms(3))];
     rejects(&history, &[p::ORACLE]);
     history.stamps = vec![(ts(1), ms(0), ms(1)), (ts(2), ms(2), ms(3)), (ts(2), ms(3), ms(4))];
-    rejects(&history, &[p::ORACLE]);
-}
-
-#[test]
-fn a_timestamp_that_was_never_handed_out() {
-    let mut history = history(&[(1, Some(7), &[write(X)])]);
-    history.stamps.pop();
     rejects(&history, &[p::ORACLE]);
 }
 

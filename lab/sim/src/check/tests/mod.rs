@@ -61,9 +61,12 @@ fn txn(start_ts: u64, outcome: Outcome, ops: &[Op]) -> Txn {
     }
 }
 
+/// A transaction by its timestamps and its steps.
+type Steps<'a> = (u64, Option<u64>, &'a [Op]);
+
 /// Builds a history with correct records and stamps from `(s, c, steps)`. A transaction
 /// without `c` aborted, or only read.
-fn history(txns: &[(u64, Option<u64>, &[Op])]) -> History {
+fn history(txns: &[Steps<'_>]) -> History {
     let mut history = History::default();
     for (s, c, ops) in txns {
         let outcome = c.map_or(Outcome::Aborted, |c| Outcome::Committed(ts(c)));
