@@ -8,6 +8,7 @@
 //!   context    the surroundings of a command
 //!   environment  variables that the program reads
 //!   store      --data, --table: opening
+//!   patience   a command outlasts a restart of the table server
 //!   owner      commands on a directory that another process has open
 //!   keys       rows, columns and values as people write them
 //!   script     the language of `percolator tx`
@@ -39,6 +40,7 @@ mod keys;
 pub mod log;
 pub mod output;
 pub mod owner;
+mod patience;
 pub mod program;
 pub mod progress;
 mod script;

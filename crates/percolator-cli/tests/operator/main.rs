@@ -6,4 +6,7 @@
 #[path = "../shell/mod.rs"]
 mod shell;
 
+mod cluster;
 mod errors;
+mod load;
+mod outage;

@@ -99,6 +99,8 @@ impl Table {
         let server = Server::over(store.clone()).await?;
         listen_at(Open::Store(store.clone()), &self.data);
         let address = listener.local_addr()?;
+        // A program that reads the address may end this process at once.
+        let ending = asked_to_end(&context.interrupt)?;
         let out = context.out;
         if out.json {
             out.json(&json!({ "address": address.to_string() }))?;
@@ -123,7 +125,7 @@ impl Table {
         // It joins as a client of this very server.
         let joined = membership.join(joining, None, context, "table", gauge);
         let (stopping, stopped) = tokio::sync::oneshot::channel();
-        let (ending, leaving) = (asked_to_end(&context.interrupt)?, membership.clone());
+        let leaving = membership.clone();
         let ready = service::report_after(server.silence(), State::Ready);
         let stop = async move {
             ending.await;
