@@ -10,3 +10,4 @@ mod cluster;
 mod errors;
 mod load;
 mod outage;
+mod ports;

@@ -151,11 +151,11 @@ impl Started {
                 } else {
                     format!("{} ended before it was ready", self.role)
                 };
-                let said = self.said(place)?;
+                let said = without_help(&self.said(place)?);
                 let log = place.log(self.role).display().to_string();
                 return Err(Failure::error(
                     Exit::Unreachable,
-                    format!("{what}; its output:\n{}", said.trim_end()),
+                    format!("{what}; its output:\n{said}"),
                     format!("read its log {log}; `percolator cluster up` starts it again"),
                 ));
             }
@@ -172,6 +172,13 @@ impl Started {
         output.take(TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+/// Returns the output of a process without the next steps that it names, which are those of its own
+/// command line.
+fn without_help(said: &str) -> String {
+    let lines = said.lines().filter(|line| !line.starts_with("  help: "));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Asks a process to end, or kills it with `force`. Does nothing if it has ended.
