@@ -15,6 +15,7 @@
 //!   service    reports to the service manager
 //!   log        --log-format and --log-file of servers
 //!   output     data to stdout (text, tables, JSON), all else to stderr
+//!   private    directories and files that only their user may read
 //!   progress   how far a command has come, on stderr
 //!   interrupt  Ctrl-C
 //!   exit       exit codes, and reports of errors: what, why and what next
@@ -41,6 +42,7 @@ pub mod log;
 pub mod output;
 pub mod owner;
 mod patience;
+mod private;
 pub mod program;
 pub mod progress;
 mod script;

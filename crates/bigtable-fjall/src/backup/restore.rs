@@ -191,9 +191,11 @@ fn beside(to: &Path) -> Result<PathBuf> {
 fn take(making: &Path) -> Result<File> {
     let io = |e: io::Error| fault::io(making, "making the directory", &e);
     let mark = making.join(MARK);
-    match fs::create_dir(making) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+    match fs::symlink_metadata(making) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            directory::create(making).map_err(io)?;
+        }
+        Ok(_) => {
             if !mark.exists() && fs::read_dir(making).map_err(io)?.next().is_some() {
                 let problem =
                     "the restore needs this path for its unfinished store, and the path is taken";

@@ -9,5 +9,7 @@ mod shell;
 mod cluster;
 mod errors;
 mod load;
+#[cfg(unix)]
+mod modes;
 mod outage;
 mod ports;

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::cmd::config;
 use crate::cmd::worker::{THREADS, set_locks};
 use crate::exit::Failure;
+use crate::private;
 
 /// How many oracles a cluster has: one leads, one stands by.
 const ORACLES: usize = 2;
@@ -189,10 +191,11 @@ impl Place {
         Ok(place)
     }
 
-    /// Creates the subdirectories.
+    /// Creates the directory and its subdirectories.
     pub(super) fn make(&self) -> anyhow::Result<()> {
+        private::create_dir(&self.0)?;
         for sub in ["run", "log"] {
-            fs::create_dir_all(self.0.join(sub))?;
+            private::create_dir(&self.0.join(sub))?;
         }
         Ok(())
     }
@@ -260,7 +263,8 @@ impl Place {
         for (file, text) in [(self.settings_file(), plan.settings(self)?), (self.plan_file(), text)]
         {
             let new = file.with_extension("new");
-            fs::write(&new, text)?;
+            let mut written = private::writing().truncate(true).open(&new)?;
+            written.write_all(text.as_bytes())?;
             fs::rename(&new, &file)?;
         }
         Ok(())

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::plan::{Place, Role};
 use crate::environment::NOTIFY_SOCKET;
 use crate::exit::{Exit, Failure};
+use crate::private;
 
 /// How long a process may take to report that it is ready.
 const READY_MAX: Duration = Duration::from_secs(30);
@@ -100,7 +101,7 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
         .open(place.run(role))?;
     lock(&run, role)?;
     run.set_len(0)?;
-    let mut output = OpenOptions::new().append(true).create(true).open(place.output(role))?;
+    let mut output = private::writing().append(true).open(place.output(role))?;
     if output.metadata()?.len() > OUTPUT_BYTES_MAX {
         output.set_len(0)?;
     }

@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::log::{LogArgs, SERVICE};
 use crate::owner::asked::Open;
+use crate::private;
 use crate::service::{self, State};
 use crate::store::{Durability, listen_at};
 
@@ -78,7 +79,7 @@ impl Table {
             )
         })?;
         if let Some(dir) = &self.backups {
-            std::fs::create_dir_all(dir).map_err(|error| {
+            private::create_dir(dir).map_err(|error| {
                 Failure::usage(
                     format!("cannot create the directory of backups {}: {error}", dir.display()),
                     "name a directory that this process may write to with --backups",
