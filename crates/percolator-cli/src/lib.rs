@@ -8,6 +8,7 @@
 //!   context    the surroundings of a command
 //!   environment  variables that the program reads
 //!   store      --data, --table: opening
+//!   read_only  reading a directory that cannot be written
 //!   patience   a command outlasts a restart of the table server
 //!   owner      commands on a directory that another process has open
 //!   keys       rows, columns and values as people write them
@@ -45,6 +46,7 @@ mod patience;
 mod private;
 pub mod program;
 pub mod progress;
+mod read_only;
 mod script;
 mod service;
 pub mod store;

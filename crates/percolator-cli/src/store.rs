@@ -25,6 +25,7 @@ use crate::owner::find::{OpenElsewhere, find};
 #[cfg(unix)]
 use crate::owner::listen::{self, Listener};
 use crate::patience::{Outage, PATIENCE, Patient, is_unanswered};
+use crate::read_only;
 
 /// How long a command waits at its end for background work.
 pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(10);
@@ -150,6 +151,7 @@ impl fmt::Display for Place {
 impl StoreArgs {
     /// Returns the place of the store: from the flags, else from PERCOLATOR_DATA, else from the
     /// settings. In the place of a directory that cannot be written, a command that only reads
+    /// gets a stand-in.
     pub(crate) fn place(&self) -> anyhow::Result<Place> {
         if let Some(asked) = asked::current() {
             return Ok(Place::Directory(asked.dir().to_owned()));
@@ -165,7 +167,7 @@ impl StoreArgs {
             return Ok(Place::Cluster(Box::new(config)));
         }
         if let Some(dir) = &self.data {
-            return Ok(Place::Directory(dir.clone()));
+            return Ok(Place::Directory(read_only::directory(dir)?));
         }
         let config = config::load()?;
         if config.names_a_store() {
@@ -363,7 +365,9 @@ static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 /// [`OpenElsewhere`] if another process has it open and listens.
 pub(crate) async fn open_directory(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
     let db = opened(open_free(dir, options).await?);
-    listen_at(Open::Database(db.clone()), dir);
+    if !read_only::is_stand_in(dir) {
+        listen_at(Open::Database(db.clone()), dir);
+    }
     Ok(db)
 }
 
@@ -462,10 +466,14 @@ pub(crate) async fn close_all() -> anyhow::Result<()> {
     for listener in all.listeners {
         listener.close().await;
     }
+    let mut closed = Ok(());
     for db in all.databases {
-        db.close_within(CLOSING_MAX).await?;
+        let result = db.close_within(CLOSING_MAX).await;
+        closed = closed.and(result.map(drop));
     }
-    Ok(())
+    // The files of closed databases may be removed.
+    read_only::remove_all();
+    Ok(closed?)
 }
 
 /// The options that choose a table of a store.

@@ -13,6 +13,7 @@ use crate::exit::{self, Exit, Report};
 use crate::interrupt::Interrupt;
 use crate::log::{SERVICE, ServiceLog};
 use crate::output::{Color, Out};
+use crate::read_only;
 use crate::store;
 
 /// How long background tasks may take to end after the command has ended.
@@ -104,6 +105,7 @@ fn run_command<P: Program>(program: P, out: Out) -> anyhow::Result<Exit> {
             input: Input::default(),
             tree: P::command,
         };
+        read_only::set_reads(program.only_reads());
         let result = run_anywhere(program, &context).await;
         let closed = store::close_all().await;
         let result = result.and_then(|exit| closed.map(|()| exit));

@@ -11,5 +11,9 @@ mod errors;
 mod load;
 #[cfg(unix)]
 mod modes;
+#[cfg(target_os = "linux")]
+mod mounts;
 mod outage;
 mod ports;
+#[cfg(target_os = "linux")]
+mod read_only;
