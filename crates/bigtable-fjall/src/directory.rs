@@ -16,7 +16,7 @@
 //! * A directory with `CREATING` but no `FORMAT` holds nothing acknowledged, so its engine is
 //!   created again from nothing.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Takes the directory: creates it if necessary, locks it, and checks its format.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        fs::create_dir_all(path).map_err(|e| fault::io(path, "creating the directory", &e))?;
+        create(path).map_err(|e| fault::io(path, "creating the directory", &e))?;
         // Inspect before the lock, so that a directory of another program is left untouched.
         // Inspect again after it, because another process may have created the store in
         // between.
@@ -117,6 +117,25 @@ impl Directory {
         write_format(&self.path, FORMAT)?;
         remove(&self.path.join(CREATING_FILE))
     }
+}
+
+/// Creates a directory, and the directories above it that do not exist. Only their user may read
+/// them. A directory that exists keeps its mode.
+pub(crate) fn create(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Creates an empty file, or empties an existing one. Only its user may read a new file.
+pub(crate) fn create_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// Says that the directory holds a whole store of this format.

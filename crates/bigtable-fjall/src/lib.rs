@@ -63,7 +63,7 @@ pub use failure::condition::Condition;
 pub use layout::key::check as check_key;
 #[doc(hidden)]
 pub use layout::pack::check as check_pack;
-pub use opening::{Checked, Problem, Recovery, Repair, Saved};
+pub use opening::{Checked, Problem, Recovery, Repair, Saved, StandIn};
 pub use options::{Durability, Options};
 pub use store::FjallStore;
 pub use table::FjallTable;

@@ -48,6 +48,10 @@ impl Program for Cli {
         self.command.elsewhere()
     }
 
+    fn only_reads(&self) -> bool {
+        self.command.only_reads()
+    }
+
     fn log(&self) -> Option<ServiceLog> {
         self.command.log()
     }

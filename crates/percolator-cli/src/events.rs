@@ -4,7 +4,7 @@
 //! in the file even if the process is killed right after.
 
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -22,6 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::clock;
 use crate::exit::Failure;
 use crate::log::ServiceLog;
+use crate::private;
 
 /// The targets whose events are recorded.
 const TARGETS: [&str; 2] = ["percolator", "webindex"];
@@ -121,7 +122,7 @@ fn subscriber(
 
 /// Opens the file that lines are appended to.
 pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+    private::writing().append(true).open(path).map_err(|error| {
         Failure::usage(
             format!("{}: cannot append events: {error}", path.display()),
             "give --events a file in a directory that exists and can be written",

@@ -8,12 +8,15 @@
 //!   context    the surroundings of a command
 //!   environment  variables that the program reads
 //!   store      --data, --table: opening
+//!   read_only  reading a directory that cannot be written
+//!   patience   a command outlasts a restart of the table server
 //!   owner      commands on a directory that another process has open
 //!   keys       rows, columns and values as people write them
 //!   script     the language of `percolator tx`
 //!   service    reports to the service manager
 //!   log        --log-format and --log-file of servers
 //!   output     data to stdout (text, tables, JSON), all else to stderr
+//!   private    directories and files that only their user may read
 //!   progress   how far a command has come, on stderr
 //!   interrupt  Ctrl-C
 //!   exit       exit codes, and reports of errors: what, why and what next
@@ -39,8 +42,11 @@ mod keys;
 pub mod log;
 pub mod output;
 pub mod owner;
+mod patience;
+mod private;
 pub mod program;
 pub mod progress;
+mod read_only;
 mod script;
 mod service;
 pub mod store;

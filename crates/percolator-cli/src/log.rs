@@ -4,7 +4,7 @@
 //! The process itself renames its file when the file is full, and goes on in a new one. So no line
 //! goes to a file that somebody else has renamed. A file belongs to one process at a time.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,7 @@ use bigtable::sync::locked;
 use clap::{Args, ValueEnum};
 
 use crate::exit::Failure;
+use crate::private;
 
 /// The target of events about the process itself.
 pub(crate) const SERVICE: &str = "percolator::service";
@@ -162,11 +163,7 @@ impl LogFile {
 
 /// Opens a file for appending, which only its user may read.
 fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    private::writing().append(true).open(path)
 }
 
 #[cfg(test)]

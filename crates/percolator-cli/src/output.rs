@@ -6,13 +6,15 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use clap::ValueEnum;
 use comfy_table::{Cell, CellAlignment, Table, TableComponent};
 use serde_json::Value;
 
 use crate::environment::{CLICOLOR_FORCE, NO_COLOR};
-use crate::exit::Report;
+use crate::exit::{Report, Unprinted};
 use crate::log::SERVICE;
 use crate::owner::asked;
 
@@ -76,9 +78,10 @@ impl Out {
         }
     }
 
-    /// Prints a JSON document. Characters that a terminal would interpret are written as `\u`
-    /// escapes.
+    /// Prints the command's answer, a JSON document. Characters that a terminal would interpret are
+    /// written as `\u` escapes.
     pub fn json(self, value: &Value) -> io::Result<()> {
+        is_answered().store(true, Ordering::Relaxed);
         self.line(&escaped(&format!("{value:#}")))
     }
 
@@ -109,8 +112,14 @@ impl Out {
         self.labelled("warning", "1;33", text);
     }
 
-    /// Prints an error, with the next step.
+    /// Prints an error, with the next step, on stderr. A user who wants JSON gets a line of JSON on
+    /// standard output instead. If the command has printed its answer there, or the output cannot
+    /// be written, that user gets the text, too.
     pub(crate) fn error(self, report: &Report) {
+        let json = self.json && !is_answered().load(Ordering::Relaxed);
+        if json && self.line(&escaped(&report.as_json().to_string())).is_ok() {
+            return;
+        }
         self.labelled("error", "1;31", &report.what);
         if !report.help.is_empty() {
             self.labelled("  help", "1;36", &report.help);
@@ -127,14 +136,24 @@ impl Out {
     }
 }
 
+/// Whether the command has printed its answer as a JSON document. An error is then reported by the
+/// exit code and on stderr, because standard output has one document.
+fn is_answered() -> Arc<AtomicBool> {
+    static OF_THIS_PROCESS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+    match asked::current() {
+        Some(asked) => asked.answered().clone(),
+        None => OF_THIS_PROCESS.clone(),
+    }
+}
+
 /// Writes pieces of data where the command's standard output goes.
 fn to_stdout(pieces: &[&[u8]]) -> io::Result<()> {
     if let Some(asked) = asked::current() {
         return asked.stdout(&pieces.concat());
     }
     let mut stdout = io::stdout().lock();
-    pieces.iter().try_for_each(|piece| stdout.write_all(piece))?;
-    stdout.flush()
+    let written = pieces.iter().try_for_each(|piece| stdout.write_all(piece));
+    written.and_then(|()| stdout.flush()).map_err(Unprinted::of)
 }
 
 /// Writes text where the command's standard error goes.
@@ -179,7 +198,8 @@ fn render(header: &[Column], rows: Vec<Vec<String>>) -> String {
     table.trim_fmt()
 }
 
-/// A JSON array that is written element by element.
+/// A JSON array that is written element by element. An array that an error cuts off ends its line
+/// when it is dropped, so that the error has a line of its own.
 #[derive(Debug)]
 pub struct JsonArray {
     elements: usize,
@@ -194,9 +214,20 @@ impl JsonArray {
     }
 
     /// Writes the end of the array.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         let end: &[u8] = if self.elements == 0 { b"[]\n" } else { b"\n]\n" };
+        self.elements = 0;
+        is_answered().store(true, Ordering::Relaxed);
         to_stdout(&[end])
+    }
+}
+
+impl Drop for JsonArray {
+    fn drop(&mut self) {
+        if self.elements > 0 {
+            // The command reports the error that cut the array off.
+            let _ = to_stdout(&[b"\n"]);
+        }
     }
 }
 

@@ -24,6 +24,8 @@ use crate::owner::asked::{self, Asked, Open};
 use crate::owner::find::{OpenElsewhere, find};
 #[cfg(unix)]
 use crate::owner::listen::{self, Listener};
+use crate::patience::{Outage, PATIENCE, Patient, is_unanswered};
+use crate::read_only;
 
 /// How long a command waits at its end for background work.
 pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(10);
@@ -34,6 +36,9 @@ pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(10);
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 #[cfg(unix)]
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long it takes at most until an oracle leads after the store is back.
+const ELECTION_MAX: Duration = Duration::from_secs(5);
 
 /// How long each request of a worker or loader waits for others to share a batch, in milliseconds
 /// (paper section 2.5). The settings may say otherwise.
@@ -86,6 +91,9 @@ impl Commit {
         Options { commit_path, ..Options::default() }
     }
 }
+
+/// The role of a console, which reports an outage instead of waiting for its end.
+pub(crate) const CONSOLE: &str = "console";
 
 /// The options that choose a store.
 #[derive(Debug, Clone, Args)]
@@ -142,7 +150,8 @@ impl fmt::Display for Place {
 
 impl StoreArgs {
     /// Returns the place of the store: from the flags, else from PERCOLATOR_DATA, else from the
-    /// settings.
+    /// settings. In the place of a directory that cannot be written, a command that only reads
+    /// gets a stand-in.
     pub(crate) fn place(&self) -> anyhow::Result<Place> {
         if let Some(asked) = asked::current() {
             return Ok(Place::Directory(asked.dir().to_owned()));
@@ -158,7 +167,7 @@ impl StoreArgs {
             return Ok(Place::Cluster(Box::new(config)));
         }
         if let Some(dir) = &self.data {
-            return Ok(Place::Directory(dir.clone()));
+            return Ok(Place::Directory(read_only::directory(dir)?));
         }
         let config = config::load()?;
         if config.names_a_store() {
@@ -212,7 +221,8 @@ impl StoreArgs {
         match place {
             Place::Directory(dir) => open_directory(dir, self.options()).await,
             Place::Cluster(config) => {
-                connect(config, self.role, self.recorder.clone(), self.trace).await
+                let patience = if self.role == CONSOLE { Duration::ZERO } else { PATIENCE };
+                connect(config, self.role, self.recorder.clone(), self.trace, patience).await
             }
         }
     }
@@ -231,8 +241,7 @@ impl StoreArgs {
             Place::Cluster(config) => {
                 let cluster =
                     Cluster { gc: None, ..config.cluster().map_err(config::with_advice)? };
-                let store = config.open_store().await.map_err(config::with_advice)?;
-                Ok(opened(Percolator::connect(store, cluster).await?))
+                reach(&config, cluster, None, PATIENCE).await
             }
         }
     }
@@ -290,20 +299,45 @@ pub(crate) fn at_work(db: &Percolator) -> Percolator {
 }
 
 /// Connects to a cluster in a role. The client reports its events and its requests to the
-/// recorder, if there is one, and traces the transactions that `trace` selects.
+/// recorder, if there is one, and traces the transactions that `trace` selects. It outlasts an
+/// outage of the store of up to `patience`; a worker has its own ways to do so.
 pub(crate) async fn connect(
     config: &Config,
     role: &str,
     recorder: Option<Arc<Recorder>>,
     trace: Sampling,
+    patience: Duration,
 ) -> anyhow::Result<Percolator> {
     let mut cluster = config.cluster().map_err(config::with_advice)?;
     cluster.client.watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
     cluster.process = this_process(role);
     cluster.client.trace = trace;
-    let store = config.open_store().await.map_err(config::with_advice)?;
-    let store = counted(store, recorder.as_ref());
-    Ok(opened(Percolator::connect(store, cluster).await?))
+    reach(config, cluster, recorder.as_ref(), patience).await
+}
+
+/// Opens the store of a cluster, and a client of its database.
+async fn reach(
+    config: &Config,
+    mut cluster: Cluster,
+    recorder: Option<&Arc<Recorder>>,
+    patience: Duration,
+) -> anyhow::Result<Percolator> {
+    let outage = Outage::new(patience);
+    if !patience.is_zero() {
+        cluster.oracle.deadline = patience + ELECTION_MAX;
+    }
+    let unanswered = |error: &percolator::Error| match error {
+        percolator::Error::Store(error) => is_unanswered(error),
+        _ => false,
+    };
+    let store = outage.outlast(unanswered, || config.open_store()).await;
+    let mut store = counted(store.map_err(config::with_advice)?, recorder);
+    if !patience.is_zero() {
+        store = Arc::new(Patient { store, outage: outage.clone() });
+    }
+    // A client that could not be opened has begun nothing.
+    let open = || Percolator::connect(store.clone(), cluster.clone());
+    Ok(opened(outage.outlast(unanswered, open).await?))
 }
 
 /// Returns the store with its requests counted, if there is a recorder.
@@ -331,7 +365,9 @@ static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 /// [`OpenElsewhere`] if another process has it open and listens.
 pub(crate) async fn open_directory(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
     let db = opened(open_free(dir, options).await?);
-    listen_at(Open::Database(db.clone()), dir);
+    if !read_only::is_stand_in(dir) {
+        listen_at(Open::Database(db.clone()), dir);
+    }
     Ok(db)
 }
 
@@ -430,10 +466,14 @@ pub(crate) async fn close_all() -> anyhow::Result<()> {
     for listener in all.listeners {
         listener.close().await;
     }
+    let mut closed = Ok(());
     for db in all.databases {
-        db.close_within(CLOSING_MAX).await?;
+        let result = db.close_within(CLOSING_MAX).await;
+        closed = closed.and(result.map(drop));
     }
-    Ok(())
+    // The files of closed databases may be removed.
+    read_only::remove_all();
+    Ok(closed?)
 }
 
 /// The options that choose a table of a store.

@@ -231,7 +231,7 @@ pub(super) fn text_of(document: &TantivyDocument, field: Field) -> String {
 /// an earlier format, or does not name this store. If `store` is `None`, the index of any store
 /// is opened.
 pub(super) fn open(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields), Error> {
-    fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
+    make_dir(path)?;
     // The lock ensures that workers that start at the same time create the index once.
     let is_named = |found: Option<String>| store.is_none_or(|id| found == Some(id.to_string()));
     let made = read_format(path)?.as_deref() == Some(FORMAT)
@@ -264,9 +264,19 @@ pub(super) fn open(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields
     opened(path)
 }
 
+/// Creates the directory of an index. Only its user may read a new one: it holds the texts of all
+/// pages. A directory that exists keeps its mode.
+fn make_dir(path: &Path) -> Result<(), Error> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(|source| Error::io("make the directory", path, source))
+}
+
 /// Creates an empty index of a store, in place of the index in the directory, if there is one.
 pub(super) fn open_empty(path: &Path, store: Option<StoreId>) -> Result<(Index, Fields), Error> {
-    fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
+    make_dir(path)?;
     if read_format(path)?.is_some() {
         empty(path)?;
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use bigtable::{Error, Result};
 
 use crate::backup::list::{Content, List, content_file, damaged};
-use crate::directory::{self, ENGINE_DIR, sync_directory};
+use crate::directory::{self, ENGINE_DIR, create_file, sync_directory};
 use crate::failure::fault;
 use crate::opening::{JOURNALS_DIR, KEYSPACES_DIR, copy_summed};
 
@@ -63,7 +63,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
 fn copy(from: &Path, content: Content, to: &Path) -> Result<()> {
     let writing = |e: io::Error| fault::io(to, "writing the file", &e);
     let mut source = File::open(from).map_err(|e| unreadable(from, &e))?;
-    let mut target = File::create(to).map_err(writing)?;
+    let mut target = create_file(to).map_err(writing)?;
     let summed = copy_summed(&mut source, &mut target, |_| Ok(())).map_err(writing)?;
     compare(from, summed, content)?;
     target.sync_all().map_err(writing)

@@ -2,14 +2,14 @@
 //! the backup needs.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use bigtable::{Error, Result, StoreId};
 
 use crate::backup::list::{self, BackedUp, Content, FILES_DIR, List, content_file};
-use crate::directory::{LOCK_FILE, LOST_AND_FOUND, remove, sync_directory};
+use crate::directory::{LOCK_FILE, LOST_AND_FOUND, create, create_file, remove, sync_directory};
 use crate::failure::fault;
 use crate::opening::copy_summed;
 
@@ -91,7 +91,7 @@ impl Pool {
         mut between: impl FnMut(u64) -> io::Result<()>,
     ) -> io::Result<Content> {
         let new = self.dir.join(FILES_DIR).join(NEW_FILE);
-        let mut file = File::create(&new)?;
+        let mut file = create_file(&new)?;
         let (sum, bytes) = copy_summed(from, &mut file, &mut between)?;
         let content = Content { sum, bytes };
         if !self.has(content, between)? {
@@ -155,14 +155,6 @@ pub(super) fn writing(path: &Path, error: &io::Error) -> Error {
         ),
         _ => fault::io(path, "writing the backup", error),
     }
-}
-
-fn create(dir: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
 }
 
 /// A directory for backups is empty, or holds one.

@@ -160,14 +160,28 @@ fn check_place(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file system begins at this directory. A directory of the same file system that is
-/// mounted here is not recognized: for it, the move at the end fails.
+/// Whether something is mounted at this directory.
 #[cfg(unix)]
 fn is_root(dir: &Path, about: &Metadata) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = fs::metadata(parent.unwrap_or(Path::new(".")))?;
-    Ok(about.is_dir() && about.dev() != parent.dev())
+    Ok(about.is_dir() && (about.dev() != parent.dev() || is_mounted(dir)))
+}
+
+/// Whether the system knows the directory as the root of a mount. That also finds a directory of
+/// the same file system that is mounted here. An old system does not say it, and then the move at
+/// the end fails.
+#[cfg(target_os = "linux")]
+fn is_mounted(dir: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let about = statx(CWD, dir, AtFlags::empty(), StatxFlags::empty());
+    about.is_ok_and(|about| about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn is_mounted(_dir: &Path) -> bool {
+    false
 }
 
 #[cfg(not(unix))]
@@ -191,9 +205,11 @@ fn beside(to: &Path) -> Result<PathBuf> {
 fn take(making: &Path) -> Result<File> {
     let io = |e: io::Error| fault::io(making, "making the directory", &e);
     let mark = making.join(MARK);
-    match fs::create_dir(making) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+    match fs::symlink_metadata(making) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            directory::create(making).map_err(io)?;
+        }
+        Ok(_) => {
             if !mark.exists() && fs::read_dir(making).map_err(io)?.next().is_some() {
                 let problem =
                     "the restore needs this path for its unfinished store, and the path is taken";

@@ -28,7 +28,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::directory::sync_directory;
+use crate::directory::{create_file, sync_directory};
 use crate::opening::{Journal, journal_file, list_journals};
 
 /// The new journal, until it is renamed. The engine ignores this name, because it is not a
@@ -140,7 +140,7 @@ impl Tail {
 
     fn write_new(&self) -> io::Result<()> {
         let new = self.engine.join(NEW_FILE);
-        let written = File::create(&new).and_then(|mut file| {
+        let written = create_file(&new).and_then(|mut file| {
             file.write_all(&self.kept)?;
             file.sync_all()
         });

@@ -62,7 +62,7 @@ pub(crate) fn check(
     dir: impl AsRef<Path>,
     more: impl FnOnce(FjallStore) -> Vec<Problem>,
 ) -> Result<Checked> {
-    let closed = Closed::look(dir.as_ref())?;
+    let closed = Closed::look(dir.as_ref(), Thorough::Yes)?;
     let mut checked = Checked {
         problems: closed.problems(),
         journals: closed.survey.journals.len(),
@@ -128,16 +128,17 @@ fn count_cells(store: &FjallStore, checked: &mut Checked) -> Result<()> {
 pub(super) struct Closed {
     pub(super) dir: PathBuf,
     pub(super) survey: Survey,
-    _lock: Option<File>,
+    /// Keeps writers away until the file is closed.
+    pub(super) lock: Option<File>,
 }
 
 impl Closed {
-    pub(super) fn look(dir: &Path) -> Result<Closed> {
+    pub(super) fn look(dir: &Path, thorough: Thorough) -> Result<Closed> {
         let format = directory::format(dir)?;
         let lock = directory::lock_shared(dir)?;
         let has_inventory = directory::has_inventory(format);
-        let survey = survey(dir, &dir.join(ENGINE_DIR), has_inventory, Thorough::Yes);
-        Ok(Closed { dir: dir.to_owned(), survey, _lock: lock })
+        let survey = survey(dir, &dir.join(ENGINE_DIR), has_inventory, thorough);
+        Ok(Closed { dir: dir.to_owned(), survey, lock })
     }
 
     pub(super) fn problems(&self) -> Vec<Problem> {

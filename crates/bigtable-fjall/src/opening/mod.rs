@@ -18,6 +18,7 @@
 //!   check.rs      `check`, for a closed store     shadow.rs    a stand-in that the engine may
 //!   repair.rs     `Repair`, into a new store                   change
 //!   rebuild.rs    new manifests and lists of keyspaces
+//!   stand_in.rs   reading a store that cannot be written
 //! ```
 //!
 //! If the newest journal has an unsound batch, there are three cases:
@@ -43,6 +44,7 @@ mod recovery;
 mod repair;
 mod runs;
 mod shadow;
+mod stand_in;
 mod survey;
 mod tables;
 mod unsynced;
@@ -59,6 +61,7 @@ pub(crate) use prepare::{Prepared, look};
 pub use recovery::Recovery;
 pub use repair::{Repair, Saved};
 pub(crate) use runs::{Named, Runs, copy_summed};
+pub use stand_in::StandIn;
 pub(crate) use survey::{KEYSPACES_DIR, numbered};
 pub(crate) use tables::{open_group, open_table};
 pub(crate) use unsynced::{acknowledge_restart, mark, unmark};

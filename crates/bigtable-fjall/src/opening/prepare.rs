@@ -44,7 +44,7 @@ pub(crate) fn look(dir: &Path, engine: &Path, has_inventory: bool) -> Result<Pre
 }
 
 /// Returns an error if the store has any damage.
-fn refuse(dir: &Path, damages: &[Damage]) -> Result<(), Error> {
+pub(super) fn refuse(dir: &Path, damages: &[Damage]) -> Result<(), Error> {
     let Some(Damage { path, problem }) = damages.first() else { return Ok(()) };
     let more = match damages.len() - 1 {
         0 => String::new(),

@@ -10,6 +10,7 @@ use fjall::Database;
 use super::check::{Closed, Problem};
 use super::damage::Damage;
 use super::rebuild::{Rebuilt, rebuild};
+use super::survey::Thorough;
 use super::tables::open_group;
 use crate::commit::puts::Puts;
 use crate::commit::write::write_batch;
@@ -67,7 +68,7 @@ impl Repair {
     /// holds no store, or if nothing can be saved. Nothing can be saved if both the engine's
     /// list of keyspaces and the store's inventory are damaged.
     pub fn plan(dir: impl AsRef<Path>) -> Result<Repair> {
-        let mut closed = Closed::look(dir.as_ref())?;
+        let mut closed = Closed::look(dir.as_ref(), Thorough::Yes)?;
         let mut dropped = closed.problems();
         let rebuilt = rebuild(&mut closed.survey, &closed.dir.join(ENGINE_DIR))?;
         let mut remade = Vec::new();

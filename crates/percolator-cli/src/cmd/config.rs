@@ -2,6 +2,8 @@
 
 mod reference;
 
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -33,17 +35,30 @@ impl Config {
 /// $XDG_CONFIG_HOME, ./percolator.toml and the environment (PERCOLATOR_LOCKS__KIND for
 /// locks.kind). A later source overrides an earlier one.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
+  percolator config view --config D/percolator.toml
   PERCOLATOR_ORACLES=10.0.0.1:7070,10.0.0.2:7070 percolator config view --sources")]
 pub(crate) struct View {
     /// Show the source of each setting.
     #[arg(long)]
     sources: bool,
+    /// Read this file instead of the usual ones.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// Loads the settings of this process.
 pub(crate) fn load() -> anyhow::Result<percolator::cluster::Config> {
-    percolator::cluster::Config::load().map_err(with_advice)
+    load_from(None)
+}
+
+/// Loads the settings of this process, from `file` instead of the usual files if it is given.
+pub(crate) fn load_from(file: Option<&Path>) -> anyhow::Result<percolator::cluster::Config> {
+    let loaded = match file {
+        Some(file) => percolator::cluster::Config::load_file(file),
+        None => percolator::cluster::Config::load(),
+    };
+    loaded.map_err(with_advice)
 }
 
 /// Converts an error of the settings, and adds the next step.
@@ -58,7 +73,7 @@ pub(crate) fn with_advice(error: percolator::Error) -> anyhow::Error {
 
 impl View {
     fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let config = load()?;
+        let config = load_from(self.config.as_deref())?;
         if context.out.json {
             let settings = config.settings().map(|(key, value, source)| {
                 if self.sources {

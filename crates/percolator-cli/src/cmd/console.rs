@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::log::{LogArgs, ServiceLog};
 use crate::service::{self, State};
-use crate::store::{Place, StoreArgs};
+use crate::store::{CONSOLE, Place, StoreArgs};
 
 /// Show a store in the browser, until Ctrl-C. The store is a cluster, or a directory that no
 /// other process has open.
@@ -50,7 +50,7 @@ impl Console {
         let db = self
             .store
             .watched_by(recorder.clone())
-            .in_role("console")
+            .in_role(CONSOLE)
             .open_existing_at(&place)
             .await?;
         // In a directory no process runs the observers meanwhile, so changes wait. Search works
@@ -71,6 +71,8 @@ impl Console {
         let mut consoles = Consoles::default();
         let dir = consoles.token_dir(Some(&place))?;
         let console = self.shown.console(&shown).token_dir(dir).listen(self.listen).await?;
+        // A program that reads the URL may end this process at once.
+        let ending = asked_to_end(&context.interrupt)?;
         if context.out.json {
             let file = console.token_file().map(|file| file.display().to_string());
             let (url, address) = (console.url_without_token(), console.addr().to_string());
@@ -80,7 +82,6 @@ impl Console {
             context.out.line(&announced(&console, io::stdout().is_terminal()))?;
             context.out.note("open this URL in a browser; Ctrl-C ends the console");
         }
-        let ending = asked_to_end(&context.interrupt)?;
         service::report(State::Ready);
         ending.await;
         Ok(Exit::Done)

@@ -114,6 +114,12 @@ impl Command {
         }
     }
 
+    /// Whether the command works on a store that cannot be written. `wait` does not: no process
+    /// handles the changes there.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.elsewhere() == Elsewhere::Reads && !matches!(self, Command::Wait(_))
+    }
+
     /// The log of a command that serves.
     pub(crate) fn log(&self) -> Option<ServiceLog> {
         match self {

@@ -1,5 +1,6 @@
 //! `oracle status`: shows whether the oracle of a cluster answers, and its latest timestamp.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -30,12 +31,16 @@ impl Oracle {
 
 /// Show the latest timestamp and the version of the observer schema. No timestamp is issued.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
+  percolator oracle status --config D/percolator.toml
   percolator oracle status --oracles 127.0.0.1:7070,127.0.0.1:7071 --json")]
 pub(crate) struct Status {
     /// The oracle processes, instead of those in the settings (`percolator config view`).
     #[arg(long, value_name = "HOST:PORT,...")]
     oracles: Option<String>,
+    /// The settings of the cluster, instead of those in the usual files.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The number of seconds to try for.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     timeout: u16,
@@ -43,7 +48,7 @@ pub(crate) struct Status {
 
 impl Status {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let mut settings = config::load()?;
+        let mut settings = config::load_from(self.config.as_deref())?;
         if let Some(oracles) = &self.oracles {
             settings.set("--oracles", "oracles", oracles).map_err(config::with_advice)?;
         }

@@ -149,7 +149,8 @@ impl Worker {
         let mut settings = self.cluster.settings()?;
         in_batches(&mut settings)?;
         let recorder = self.console.recorder();
-        let db = connect(&settings, "worker", recorder.clone(), self.trace).await?;
+        let patience = Duration::ZERO;
+        let db = connect(&settings, "worker", recorder.clone(), self.trace, patience).await?;
         let (App::Webindex, search) = (self.app, self.search.as_deref());
         let search = search.or_else(|| search_dir(&settings));
         let options = WorkerOptions {
@@ -161,6 +162,8 @@ impl Worker {
         };
         let worker = webindex::Worker::start(db.clone(), search, options).await?;
         let incarnation = db.incarnation().to_string();
+        // A program that reads the line may end this process at once.
+        let ending = asked_to_end(&context.interrupt)?;
         if out.json {
             out.line(&json!({ "worker": incarnation }).to_string())?
         } else {
@@ -175,7 +178,6 @@ impl Worker {
             gauge: None,
         };
         let consoles = self.console.listen(context, shown).await?;
-        let ending = asked_to_end(&context.interrupt)?;
         service::report(State::Ready);
         let ended = tokio::select! {
             () = ending => Ok(Exit::Done),

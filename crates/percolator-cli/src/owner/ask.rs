@@ -59,8 +59,7 @@ pub(crate) async fn ask(
     Ok(match relayed?? {
         Relayed::Exit(exit) => Answer::Exit(exit),
         Relayed::CutOff { why, printed } => Answer::CutOff {
-            error: Failure::error(
-                Exit::Unreachable,
+            error: Failure::unknown(
                 format!(
                     "{} was open in {name}, which did not finish the command: {why}",
                     found.dir.display()

@@ -48,6 +48,8 @@ pub(crate) struct Asked {
     clients: Mutex<Vec<Percolator>>,
     /// Whether the command promises that what it commits survives a power cut.
     syncs: AtomicBool,
+    /// Whether the command has printed its answer as a JSON document.
+    answered: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Asked {
@@ -75,6 +77,7 @@ impl Asked {
             connection: Mutex::new(Some(Box::new(connection))),
             clients: Mutex::default(),
             syncs: AtomicBool::new(false),
+            answered: Arc::default(),
         })
     }
 
@@ -98,6 +101,11 @@ impl Asked {
 
     pub(crate) fn asker(&self) -> &Asker {
         &self.asker
+    }
+
+    /// Whether the command has printed its answer as a JSON document.
+    pub(crate) fn answered(&self) -> &Arc<AtomicBool> {
+        &self.answered
     }
 
     /// Whether this process knows of transactions.

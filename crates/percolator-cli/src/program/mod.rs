@@ -35,6 +35,11 @@ pub trait Program: Parser {
         Elsewhere::Nowhere
     }
 
+    /// Whether the command works on a store that cannot be written.
+    fn only_reads(&self) -> bool {
+        false
+    }
+
     /// The log of a command that serves; `None` for a command that prints remarks instead.
     fn log(&self) -> Option<ServiceLog> {
         None

@@ -1,5 +1,6 @@
 //! Runs the command of a process, from its command line to its exit code.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::events;
 use crate::exit::{self, Exit, Report};
 use crate::interrupt::Interrupt;
 use crate::log::{SERVICE, ServiceLog};
-use crate::output::Out;
+use crate::output::{Color, Out};
+use crate::read_only;
 use crate::store;
 
 /// How long background tasks may take to end after the command has ended.
@@ -22,11 +24,7 @@ const SHUTDOWN: Duration = Duration::from_millis(500);
 pub fn run<P: Program>() -> ExitCode {
     let program = match P::try_parse() {
         Ok(program) => program,
-        Err(error) => {
-            // The reader of the help may have closed the pipe.
-            let _ = error.print();
-            return code(if error.use_stderr() { Exit::Usage } else { Exit::Done });
-        }
+        Err(error) => return code(conclude_unparsed(&error)),
     };
     let &Global { json, quiet, color, .. } = program.global();
     let log = program.log();
@@ -39,6 +37,26 @@ pub fn run<P: Program>() -> ExitCode {
         Some(log) => conclude_service::<P>(result, out, &log),
         None => conclude::<P>(result, out),
     })
+}
+
+/// Prints the help that a command line asks for, or the mistake in it.
+fn conclude_unparsed(error: &clap::Error) -> Exit {
+    let asks_for_json = || std::env::args_os().take_while(|arg| arg != "--").any(|a| a == "--json");
+    let json = error.use_stderr() && asks_for_json();
+    let out = Out { json, quiet: false, color: Color::Auto.on_stderr(), logs: false };
+    if json {
+        out.error(&Report::of_usage(error));
+        return Exit::Usage;
+    }
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    match printed.err().filter(|_| !error.use_stderr()).and_then(Report::of_unprinted_help) {
+        Some(report) => {
+            out.error(&report);
+            report.exit
+        }
+        None if error.use_stderr() => Exit::Usage,
+        None => Exit::Done,
+    }
 }
 
 /// Begins to record events.
@@ -61,12 +79,12 @@ fn conclude_service<P: Program>(result: anyhow::Result<Exit>, out: Out, log: &Se
         Err(error) if log.takes_errors() => exit::report(error, P::judge),
         _ => None,
     };
-    if let Some(Report { exit, what, help }) = &report {
+    if let Some(Report { exit, what, help, .. }) = &report {
         let (exit, help) = (*exit as u8, help.as_str());
         tracing::error!(target: SERVICE, event = "failed", exit, help, "{what}");
     }
     let exit = match report {
-        Some(report) if !log.prints_errors() => report.exit,
+        Some(report) if !log.prints_errors() && !out.json => report.exit,
         _ => conclude::<P>(result, out),
     };
     let (role, code) = (log.role, exit as u8);
@@ -87,6 +105,7 @@ fn run_command<P: Program>(program: P, out: Out) -> anyhow::Result<Exit> {
             input: Input::default(),
             tree: P::command,
         };
+        read_only::set_reads(program.only_reads());
         let result = run_anywhere(program, &context).await;
         let closed = store::close_all().await;
         let result = result.and_then(|exit| closed.map(|()| exit));

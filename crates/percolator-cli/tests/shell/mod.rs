@@ -34,11 +34,18 @@ impl Ran {
         self
     }
 
-    /// Asserts that the run failed with this status, printed an error and the next step, and left
-    /// stdout empty.
+    /// Asserts that the run failed with this status, and printed an error and the next step. They
+    /// are a line of JSON on stdout, or text on stderr with an empty stdout.
     #[track_caller]
     pub(crate) fn refused(self, status: i32, what: &str, help: &str) {
         let ran = self.with(status);
+        if ran.stdout.starts_with("{\"error\":") {
+            let error = ran.json()["error"].take();
+            assert_eq!(error["exit"], status, "{error}");
+            assert!(error["message"].as_str().unwrap().contains(what), "{error}");
+            assert!(error["help"].as_str().unwrap_or_default().contains(help), "{error}");
+            return;
+        }
         assert_eq!(ran.stdout, "");
         let (error, next) = ran.stderr.split_once("\n  help: ").expect(&ran.stderr);
         assert!(error.starts_with("error: ") && error.contains(what), "{}", ran.stderr);

@@ -10,7 +10,8 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use percolator::cluster::{Config, StoreAddress};
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::cmd::config;
 use crate::cmd::worker::{THREADS, set_locks};
 use crate::exit::Failure;
+use crate::private;
 
 /// How many oracles a cluster has: one leads, one stands by.
 const ORACLES: usize = 2;
@@ -62,18 +64,17 @@ impl fmt::Display for Role {
 }
 
 impl Plan {
-    /// Makes a plan with free ports of this machine.
-    pub(super) fn new(store: Option<&str>, locks: &str) -> anyhow::Result<Plan> {
-        let ports = ORACLES + usize::from(store.is_none());
-        // Holds all ports at the same time, so that no two are the same.
-        let listeners: Vec<TcpListener> =
-            (0..ports).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-        let mut free: Vec<SocketAddr> =
-            listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+    /// Makes a plan with the ports from `first` on, or with any free ports of this machine.
+    pub(super) fn new(
+        store: Option<&str>,
+        locks: &str,
+        first: Option<u16>,
+    ) -> anyhow::Result<Plan> {
+        let mut free = free_addresses(ORACLES + usize::from(store.is_none()), first)?;
         let oracles = free.split_off(free.len() - ORACLES);
         let table = free.first().copied();
         let store = match (table, store) {
-            (Some(table), _) => format!("bigtable://{table}/percolator/cluster"),
+            (Some(table), _) => store_at(table),
             // A URL without host and port takes those of `BIGTABLE_EMULATOR_HOST`. The plan must
             // contain them, because the processes do not get this environment.
             (None, store) => StoreAddress::from_env(store.unwrap_or_default())?.to_string(),
@@ -83,6 +84,19 @@ impl Plan {
         let (workers, threads) = (0, THREADS);
         let (locks, durability) = (locks.to_owned(), "sync".to_owned());
         Ok(Plan { table, store, oracles, locks, workers, threads, durability })
+    }
+
+    /// Returns this plan with the ports from `first` on.
+    pub(super) fn moved(&self, first: u16) -> anyhow::Result<Plan> {
+        let own = usize::from(self.table.is_some());
+        let mut addresses = addresses(own + self.oracles.len(), first)?;
+        if addresses.iter().eq(self.table.iter().chain(&self.oracles)) {
+            return Ok(self.clone());
+        }
+        let oracles = addresses.split_off(own);
+        let table = addresses.first().copied();
+        let store = table.map_or_else(|| self.store.clone(), store_at);
+        Ok(Plan { table, store, oracles, ..self.clone() })
     }
 
     /// Returns all processes, in the order in which they are started.
@@ -123,6 +137,42 @@ impl Plan {
     }
 }
 
+/// The URL of the store that a cluster's own table server serves.
+fn store_at(table: SocketAddr) -> String {
+    format!("bigtable://{table}/percolator/cluster")
+}
+
+/// Returns addresses of this machine, with ports from `first` on.
+fn addresses(count: usize, first: u16) -> anyhow::Result<Vec<SocketAddr>> {
+    let ports: Vec<u16> = (first..=u16::MAX).take(count).collect();
+    if ports.len() < count || first == 0 {
+        return Err(Failure::usage(
+            format!("--ports {first}: the cluster needs {count} ports from there on"),
+            format!("give a first port from 1 to {}", usize::from(u16::MAX) + 1 - count),
+        ));
+    }
+    Ok(ports.into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect())
+}
+
+/// Returns addresses at which nobody listens: with the ports from `first` on, or with any ports.
+fn free_addresses(count: usize, first: Option<u16>) -> anyhow::Result<Vec<SocketAddr>> {
+    let wanted = match first {
+        Some(first) => addresses(count, first)?,
+        None => vec![(Ipv4Addr::LOCALHOST, 0).into(); count],
+    };
+    let bind = |address: &SocketAddr| {
+        TcpListener::bind(address).map_err(|error| {
+            Failure::usage(
+                format!("cannot listen at {address}: {error}"),
+                "give the first of several free ports with --ports FIRST",
+            )
+        })
+    };
+    // Holds all ports at the same time, so that no two are the same.
+    let listeners: Vec<TcpListener> = wanted.iter().map(bind).collect::<Result<_, _>>()?;
+    Ok(listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?)
+}
+
 /// The directory of a cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Place(PathBuf);
@@ -141,10 +191,11 @@ impl Place {
         Ok(place)
     }
 
-    /// Creates the subdirectories.
+    /// Creates the directory and its subdirectories.
     pub(super) fn make(&self) -> anyhow::Result<()> {
+        private::create_dir(&self.0)?;
         for sub in ["run", "log"] {
-            fs::create_dir_all(self.0.join(sub))?;
+            private::create_dir(&self.0.join(sub))?;
         }
         Ok(())
     }
@@ -212,7 +263,8 @@ impl Place {
         for (file, text) in [(self.settings_file(), plan.settings(self)?), (self.plan_file(), text)]
         {
             let new = file.with_extension("new");
-            fs::write(&new, text)?;
+            let mut written = private::writing().truncate(true).open(&new)?;
+            written.write_all(text.as_bytes())?;
             fs::rename(&new, &file)?;
         }
         Ok(())
@@ -241,7 +293,7 @@ mod tests {
         assert!(Place::find(dir.path()).is_err());
         let place = Place::at(dir.path()).unwrap();
         place.make().unwrap();
-        let plan = Plan { workers: 3, ..Plan::new(None, "table").unwrap() };
+        let plan = Plan { workers: 3, ..Plan::new(None, "table", None).unwrap() };
         place.keep(&plan).unwrap();
         assert_eq!(Place::find(dir.path()).unwrap().1, plan);
         let names: Vec<String> = plan.roles().iter().map(ToString::to_string).collect();
@@ -255,10 +307,30 @@ mod tests {
 
     #[test]
     fn other_stores_and_lock_services_are_checked_before_anything_starts() {
-        let plan = Plan::new(Some("bigtable://h:1/p/i"), "etcd://e:2379/here").unwrap();
+        let plan = Plan::new(Some("bigtable://h:1/p/i"), "etcd://e:2379/here", None).unwrap();
         assert_eq!((plan.table, plan.roles().len()), (None, 2));
-        assert!(Plan::new(Some("redis://h:1"), "table").is_err());
-        assert!(Plan::new(None, "zookeeper://h:1").is_err());
+        assert!(Plan::new(Some("redis://h:1"), "table", None).is_err());
+        assert!(Plan::new(None, "zookeeper://h:1", None).is_err());
+    }
+
+    #[test]
+    fn a_plan_takes_the_ports_that_it_is_given() {
+        let plan = Plan::new(None, "table", None).unwrap();
+        let moved = plan.moved(7000).unwrap();
+        let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        assert_eq!((moved.table, &moved.oracles[..]), (Some(at(7000)), &[at(7001), at(7002)][..]));
+        assert_eq!(moved.store, "bigtable://127.0.0.1:7000/percolator/cluster");
+        assert_eq!(moved.moved(7000).unwrap(), moved);
+        let other = Plan::new(Some("bigtable://h:1/p/i"), "table", None).unwrap();
+        let moved = other.moved(65_534).unwrap();
+        assert_eq!((moved.table, moved.oracles), (None, vec![at(65_534), at(65_535)]));
+        assert_eq!(moved.store, other.store);
+        assert!(other.moved(65_535).is_err() && other.moved(0).is_err());
+        // Somebody listens at the second of the ports.
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = Plan::new(None, "table", Some(port - 1)).unwrap_err();
+        assert!(error.to_string().contains("cannot listen at 127.0.0.1:"), "{error}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::plan::{Place, Role};
 use crate::environment::NOTIFY_SOCKET;
 use crate::exit::{Exit, Failure};
+use crate::private;
 
 /// How long a process may take to report that it is ready.
 const READY_MAX: Duration = Duration::from_secs(30);
@@ -100,7 +101,7 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
         .open(place.run(role))?;
     lock(&run, role)?;
     run.set_len(0)?;
-    let mut output = OpenOptions::new().append(true).create(true).open(place.output(role))?;
+    let mut output = private::writing().append(true).open(place.output(role))?;
     if output.metadata()?.len() > OUTPUT_BYTES_MAX {
         output.set_len(0)?;
     }
@@ -151,11 +152,11 @@ impl Started {
                 } else {
                     format!("{} ended before it was ready", self.role)
                 };
-                let said = self.said(place)?;
+                let said = without_help(&self.said(place)?);
                 let log = place.log(self.role).display().to_string();
                 return Err(Failure::error(
                     Exit::Unreachable,
-                    format!("{what}; its output:\n{}", said.trim_end()),
+                    format!("{what}; its output:\n{said}"),
                     format!("read its log {log}; `percolator cluster up` starts it again"),
                 ));
             }
@@ -172,6 +173,13 @@ impl Started {
         output.take(TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+/// Returns the output of a process without the next steps that it names, which are those of its own
+/// command line.
+fn without_help(said: &str) -> String {
+    let lines = said.lines().filter(|line| !line.starts_with("  help: "));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Asks a process to end, or kills it with `force`. Does nothing if it has ended.

@@ -1,5 +1,6 @@
 //! `cluster up`: starts the processes of a local cluster that do not run.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -14,16 +15,22 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::store::Durability;
 
+/// How long a process that was killed may keep its address, and how often the command looks.
+const FREE_MAX: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// How long the oracles may take until one of them leads.
 const LEADER_MAX: Duration = Duration::from_secs(20);
 
 /// Start a cluster, or those of its processes that do not run.
 ///
 /// The processes keep running when the command ends. The first `up` chooses the ports of the
-/// processes, and later ones keep them. Give DIR/percolator.toml to other commands with --config.
+/// processes, and later ones keep them, unless --ports moves a cluster of which nothing runs. Give
+/// DIR/percolator.toml to other commands with --config.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  percolator cluster up --workers 3 --data D")]
+#[command(after_help = "Examples:
+  percolator cluster up --workers 3 --data D
+  percolator cluster up --ports 7070 --data D")]
 pub(crate) struct Up {
     /// The number of worker processes; by default 3 at first, and later as many as before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=i64::from(WORKERS_MAX)))]
@@ -37,6 +44,11 @@ pub(crate) struct Up {
     /// The lock service: `table`, or etcd://HOST:PORT,HOST:PORT/PREFIX.
     #[arg(long, value_name = "URL")]
     locks: Option<String>,
+    /// The first port of the processes: the table server listens there, and the two oracles at the
+    /// next two ports. With --store, the oracles listen at FIRST and FIRST + 1. By default the
+    /// first `up` takes any free ports.
+    #[arg(long, value_name = "FIRST")]
+    ports: Option<u16>,
     /// When the table server's writes count as durable; by default `sync` at first, and later as
     /// before.
     #[arg(long, value_enum, value_name = "LEVEL")]
@@ -62,6 +74,7 @@ impl Up {
             let mut started = Vec::new();
             for role in plan.roles().into_iter().filter(step) {
                 if process::pid(&place, role)?.is_none() {
+                    check_free(&plan, role).await?;
                     started.push(process::start(&place, role, &args(&place, &plan, role)?)?);
                 }
             }
@@ -107,8 +120,12 @@ impl Up {
             }
             None => {
                 let locks = self.locks.as_deref().unwrap_or("table");
-                Plan { workers: 3, ..Plan::new(self.store.as_deref(), locks)? }
+                Plan { workers: 3, ..Plan::new(self.store.as_deref(), locks, self.ports)? }
             }
+        };
+        let plan = match self.ports {
+            Some(first) => self.moved(place, plan, first)?,
+            None => plan,
         };
         let running =
             |index: &u16| matches!(process::pid(place, Role::Worker(*index)), Ok(Some(_)));
@@ -138,6 +155,43 @@ impl Up {
             }
         }
         Ok(Plan { workers, threads, durability, ..plan })
+    }
+}
+
+impl Up {
+    /// Returns the plan with the ports from `first` on. No process of another port may run.
+    fn moved(&self, place: &Place, plan: Plan, first: u16) -> anyhow::Result<Plan> {
+        let moved = plan.moved(first)?;
+        if moved == plan {
+            return Ok(plan);
+        }
+        for role in plan.roles() {
+            if process::pid(place, role)?.is_some() {
+                return Err(Failure::usage(
+                    format!("{role} runs already, in a cluster with other ports"),
+                    "run `percolator cluster down`, then `up --ports` again",
+                ));
+            }
+        }
+        Ok(moved)
+    }
+}
+
+/// Checks that a process can listen at its address. A process that was just killed may keep its
+/// address for a moment.
+async fn check_free(plan: &Plan, role: Role) -> anyhow::Result<()> {
+    let Some(address) = plan.address(role) else { return Ok(()) };
+    let begun = Instant::now();
+    loop {
+        let Err(error) = TcpListener::bind(address) else { return Ok(()) };
+        if begun.elapsed() > FREE_MAX {
+            return Err(Failure::usage(
+                format!("{role} cannot listen at {address}: {error}"),
+                "end the process that listens there; or run `percolator cluster down`, and then \
+                 `up` with other ports: --ports FIRST",
+            ));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

@@ -24,7 +24,7 @@ mod row;
 mod rows;
 mod source;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,7 @@ use crate::cmd::transfer::Format;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
+use crate::private;
 use crate::progress::Progress;
 use crate::store::StoreArgs;
 
@@ -114,7 +115,7 @@ impl Import {
         }
         let key = if self.is_stdin() { None } else { Some(RowKey::from(self.digest()?)) };
         let errors = self.errors.as_ref().map(|path| {
-            let file = OpenOptions::new().create(true).append(true).open(path);
+            let file = private::writing().append(true).open(path);
             file.with_context(|| format!("opening {}", path.display()))
         });
         let store = self.store.synced_at_end();

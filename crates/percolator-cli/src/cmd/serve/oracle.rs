@@ -108,12 +108,13 @@ impl Oracle {
             plaintext_beyond_loopback: self.tls.insecure,
         };
         let server = OracleServer::start(node, listener, options)?;
+        // A program that reads the address may end this process at once.
+        let ending = asked_to_end(&context.interrupt)?;
         if context.out.json {
             context.out.line(&json!({ "address": address.to_string() }).to_string())?
         } else {
             context.out.line(&address.to_string())?
         }
-        let ending = asked_to_end(&context.interrupt)?;
         service::report(State::Ready);
         let membership = Membership::default();
         let node = server.node().clone();

@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::log::{LogArgs, SERVICE};
 use crate::owner::asked::Open;
+use crate::private;
 use crate::service::{self, State};
 use crate::store::{Durability, listen_at};
 
@@ -78,7 +79,7 @@ impl Table {
             )
         })?;
         if let Some(dir) = &self.backups {
-            std::fs::create_dir_all(dir).map_err(|error| {
+            private::create_dir(dir).map_err(|error| {
                 Failure::usage(
                     format!("cannot create the directory of backups {}: {error}", dir.display()),
                     "name a directory that this process may write to with --backups",
@@ -99,6 +100,8 @@ impl Table {
         let server = Server::over(store.clone()).await?;
         listen_at(Open::Store(store.clone()), &self.data);
         let address = listener.local_addr()?;
+        // A program that reads the address may end this process at once.
+        let ending = asked_to_end(&context.interrupt)?;
         let out = context.out;
         if out.json {
             out.json(&json!({ "address": address.to_string() }))?;
@@ -123,7 +126,7 @@ impl Table {
         // It joins as a client of this very server.
         let joined = membership.join(joining, None, context, "table", gauge);
         let (stopping, stopped) = tokio::sync::oneshot::channel();
-        let (ending, leaving) = (asked_to_end(&context.interrupt)?, membership.clone());
+        let leaving = membership.clone();
         let ready = service::report_after(server.silence(), State::Ready);
         let stop = async move {
             ending.await;

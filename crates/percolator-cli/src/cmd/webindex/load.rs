@@ -2,24 +2,33 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use percolator::watch::Sampling;
 use serde_json::json;
 use webindex::address::Base;
-use webindex::{LoadOptions, LoadReport, Mirror, Progress};
+use webindex::{LoadOptions, LoadReport, Mirror, Progress, WebIndex};
 
+use crate::clock;
 use crate::cmd::webindex::Index;
-use crate::cmd::webindex::work::{counters, drive, wait};
+use crate::cmd::webindex::work::{counters, drive, left, wait};
 use crate::console::{ConsoleArgs, Shown};
 use crate::context::Context;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Advice, Exit, Failure};
 use crate::output::{Out, grouped};
 use crate::store::StoreArgs;
 
 /// How many skipped files stderr names.
 const NAMED_MAX: usize = 10;
+
+/// The next step after a load that did not load all pages.
+const AGAIN: &str = "run the command again: it skips what is loaded, and goes on from there";
+/// The next step after a load whose pages wait for observers.
+const WAIT: &str = "nothing has to be loaded again: `percolator wait` waits for the observers, and \
+                    `percolator webindex stats` names the writer of the search index";
+/// How long a load whose time is up may take to count the changes that wait.
+const COUNT_MAX: Duration = Duration::from_secs(2);
 
 /// Load a directory of HTML, one transaction for each page.
 ///
@@ -58,6 +67,10 @@ pub(crate) struct Load {
     /// Return exit status 1 if anything was skipped.
     #[arg(long)]
     strict: bool,
+    /// Stop after this time, with exit status 1. All that is loaded stays. Running the command
+    /// again continues the load, and the wait for the observers.
+    #[arg(long, value_name = "DURATION", value_parser = clock::duration)]
+    timeout: Option<Duration>,
     /// Leave a trace of the load and of all that it sets off, for `percolator why`: off, all, or
     /// one cascade in N.
     #[arg(long, value_name = "off|1/N|all", default_value_t)]
@@ -95,21 +108,11 @@ impl Load {
             gauge: None,
         };
         let consoles = self.console.listen(context, shown).await?;
-        let options = LoadOptions {
-            exclude: self.exclude.clone(),
-            limit: self.limit,
-            pages_per_s: self.rate,
-            mirror: self.mirror.then_some(if self.yes { Mirror::All } else { Mirror::ATenth }),
-        };
-        let progress = Progress::default();
         let started = Instant::now();
-        let load = index.load(&self.dir, &base, &options, &progress);
-        let mut report = drive(context, "loading", &progress, load).await?;
-        let idle = wait(context, &index).await?;
-        if idle {
-            index.name_refused(&mut report).await?;
-        }
-        index.database().sync().await?;
+        let loaded = self.load(context, &index, &base).await;
+        let synced = index.database().sync().await;
+        let (report, idle) = loaded?;
+        synced?;
         let seconds = started.elapsed().as_secs_f64();
         warn_of(context.out, &report);
         if context.out.json {
@@ -129,6 +132,72 @@ impl Load {
         let refused = report.mirror.is_some_and(|mirror| mirror.refused.is_some());
         Ok(if refused || (report.warnings > 0 && self.strict) { Exit::No } else { Exit::Done })
     }
+
+    /// Loads the pages, and waits for the observers. Returns also whether they have caught up.
+    async fn load(
+        &self,
+        context: &Context,
+        index: &WebIndex,
+        base: &Base,
+    ) -> anyhow::Result<(LoadReport, bool)> {
+        let options = LoadOptions {
+            exclude: self.exclude.clone(),
+            limit: self.limit,
+            pages_per_s: self.rate,
+            mirror: self.mirror.then_some(if self.yes { Mirror::All } else { Mirror::ATenth }),
+        };
+        let progress = Progress::default();
+        let end = self.timeout.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
+        let load = index.load(&self.dir, base, &options, &progress);
+        let mut report = match until(end, drive(context, "loading", &progress, load)).await {
+            Some(loaded) => loaded.map_err(|error| match progress.total() {
+                // The directory could not be read.
+                0 => error,
+                _ => error.context(Advice::new(loaded_so_far(&progress), AGAIN)),
+            })?,
+            None => {
+                let what = format!("{}: {}", self.late(), loaded_so_far(&progress));
+                return Err(Failure::no(what, AGAIN));
+            }
+        };
+        let idle = match until(end, wait(context, index)).await {
+            Some(idle) => idle.map_err(|error| {
+                let what =
+                    format!("{}, but not handled by all observers", loaded_so_far(&progress));
+                error.context(Advice::new(what, WAIT))
+            })?,
+            None => {
+                let waiting =
+                    match until(Some(tokio::time::Instant::now() + COUNT_MAX), left(index)).await {
+                        Some(Ok(left)) => format!("{} changes wait for observers", grouped(left)),
+                        _ => "changes wait for observers".to_owned(),
+                    };
+                let loaded = loaded_so_far(&progress);
+                return Err(Failure::no(format!("{}: {loaded}, and {waiting}", self.late()), WAIT));
+            }
+        };
+        if idle {
+            index.name_refused(&mut report).await?;
+        }
+        Ok((report, idle))
+    }
+
+    fn late(&self) -> String {
+        format!("the time of {} is up", clock::age(self.timeout.unwrap_or_default()))
+    }
+}
+
+/// Awaits a future until a time, if there is one. Returns `None` if the time is up.
+async fn until<T>(end: Option<tokio::time::Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match end {
+        Some(end) => tokio::time::timeout_at(end, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+fn loaded_so_far(progress: &Progress) -> String {
+    let (done, total) = (grouped(progress.done() as u64), grouped(progress.total() as u64));
+    format!("{done} of {total} pages are loaded")
 }
 
 /// Formats the outcome of a load.

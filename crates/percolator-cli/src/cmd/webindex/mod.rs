@@ -26,7 +26,7 @@ pub use work::{drive, wait};
   percolator webindex rank --data D
   percolator webindex search 'borrow checker' --data D")]
 pub(crate) enum Webindex {
-    Load(load::Load),
+    Load(Box<load::Load>),
     Remove(load::Remove),
     Rank(work::Rank),
     Recrawl(work::Recrawl),

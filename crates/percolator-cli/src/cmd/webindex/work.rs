@@ -239,7 +239,7 @@ pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
 }
 
 /// Returns how many changes wait for observers, as the database counts them.
-async fn left(index: &WebIndex) -> anyhow::Result<u64> {
+pub(super) async fn left(index: &WebIndex) -> anyhow::Result<u64> {
     let backlog = index.database().backlog().await?;
     Ok(backlog.iter().map(|entry| entry.cells as u64).sum())
 }
