@@ -28,6 +28,7 @@ use crate::layout::memory::Memory;
 use crate::layout::table_info::TableInfo;
 use crate::options::{Durability, Options};
 use crate::read::snapshots::Snapshots;
+use crate::upkeep::freeing::Freeing;
 use crate::upkeep::journals::Journals;
 use crate::waits::may_wait;
 
@@ -65,6 +66,8 @@ pub(crate) struct Engine {
     pub(crate) lead: Mutex<Lead>,
     /// Whether an unsynced batch takes only a short time.
     pub(crate) calm: Calm,
+    /// Frees sealed write buffers.
+    pub(crate) freeing: Freeing,
     pub(crate) queue: Queue<Task>,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
@@ -142,6 +145,7 @@ impl Engine {
             stopped: OnceLock::new(),
             lead: Mutex::default(),
             calm: Calm::default(),
+            freeing: Freeing::default(),
             queue: Queue::new(options.group_rows_max),
             options,
             pending: Pending::default(),

@@ -87,7 +87,7 @@ impl Row {
 }
 
 #[rustfmt::skip]
-pub(crate) const ROWS: [Row; 40] = [
+pub(crate) const ROWS: [Row; 43] = [
     row("snapshot get / raw get, embedded", AtLeast(0.90), "fig8", "get/raw_get"),
     row("single-cell tx / raw write: as in the paper", AtLeast(0.15), "fig8", "paper_faithful/raw_set"),
     row("single-cell tx / raw write: two phases", AtLeast(0.40), "fig8", "two_phases/raw_set")
@@ -141,6 +141,12 @@ pub(crate) const ROWS: [Row; 40] = [
     row("Figure 10: lost commits", AtMost(0.0), "fig10", "lost commits"),
     row("reads / with columns read ahead, short values", AtLeast(10.0), "prefetch", "one_by_one/ahead, short values"),
     row("reads / with columns read ahead, long values", AtLeast(10.0), "prefetch", "one_by_one/ahead, long values"),
+    row("churn: CPU of an update, last minute / first", AtMost(1.25), "churn", "CPU of an update, last minute/first")
+        .at_size("minutes", 5.0),
+    row("churn: slowest call, ms", AtMost(20.0), "churn", "slowest call, ms")
+        .at_size("minutes", 5.0),
+    row("churn: bytes on disk / live and retained", AtMost(1.5), "churn", "bytes on disk/live and retained")
+        .at_size("minutes", 5.0),
 ];
 
 /// A goal with its measured figure.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   batching    requests that wait for those of other transactions
+//!   churn       updates at a fixed rate, for long
 //!   large_txn   large transactions, and many at once
 //!   notify      the delay and the rate of observers' runs
 //!   oracle      timestamps, batched and not
@@ -14,6 +15,7 @@
 
 mod batching;
 pub(crate) mod bed;
+mod churn;
 pub(crate) mod large_txn;
 mod notify;
 mod oracle;
@@ -54,6 +56,7 @@ pub(crate) struct Micro {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Arm {
     Batching(batching::Batching),
+    Churn(churn::Churn),
     LargeTxn(large_txn::LargeTxn),
     Notify(notify::Notify),
     Oracle(oracle::Oracle),
@@ -73,6 +76,7 @@ impl Micro {
         match &self.arm {
             None => self.all(context),
             Some(Arm::Batching(it)) => run(context, &it.measure.common, it.measure(context)).await,
+            Some(Arm::Churn(it)) => run(context, &it.common, it.measure(context)).await,
             Some(Arm::LargeTxn(it)) => run(context, &it.measure.common, it.measure(context)).await,
             Some(Arm::Notify(it)) => run(context, &it.measure.common, it.measure(context)).await,
             Some(Arm::Oracle(it)) => run(context, &it.measure.common, it.measure(context)).await,

@@ -75,7 +75,7 @@ const fn rows(about: &'static str, at: &'static str, columns: &'static [Column])
 }
 
 /// All tables; each benchmark has some of them. A row without its key number is left out.
-const TABLES: [Rows; 9] = [
+const TABLES: [Rows; 10] = [
     rows(
         "The arms:",
         "/arms",
@@ -177,6 +177,21 @@ const TABLES: [Rows; 9] = [
             ("p99, ms", "/p99_ms"),
             ("sent late", "/sent_late"),
             ("waited when it was given up", "/saturated"),
+        ],
+    ),
+    rows(
+        "Minute by minute:",
+        "/minutes",
+        &[
+            ("minute", "/minute"),
+            ("CPU µs", "/cpu_us"),
+            ("p50 µs", "/p50_us"),
+            ("p99 µs", "/p99_us"),
+            ("slowest ms", "/slowest_ms"),
+            ("slow calls", "/slow"),
+            ("written MB", "/written_mb"),
+            ("disk MB", "/disk_mb"),
+            ("memory MB", "/memory_mb"),
         ],
     ),
     rows(

@@ -334,6 +334,28 @@ fn oracle_checks_every_timestamp() {
 }
 
 #[test]
+fn churn_tells_each_minute_and_checks_what_it_reads() {
+    let result = run(&Case {
+        words: "micro churn --quick --rows 2000 --rate 1000 --minutes 3 --minute 0.5",
+        bars: &[
+            ("CPU of an update, last minute/first", 1.25),
+            ("slowest call, ms", 20.0),
+            ("bytes on disk/live and retained", 1.5),
+        ],
+        plots: &[("churn.svg", "an update")],
+        ..Case::default()
+    });
+    let minutes = list(&result, "minutes");
+    assert_eq!(minutes.len(), 3);
+    let updates = minutes.iter().map(|minute| minute["updates"].as_u64().unwrap());
+    assert_eq!(result["check"], json!({ "updates": updates.sum::<u64>(), "wrong": 0 }));
+    for minute in minutes {
+        assert!(minute["updates"].as_u64() > Some(0), "{minute}");
+        assert!(minute["slowest_ms"].as_f64() > Some(0.0), "{minute}");
+    }
+}
+
+#[test]
 fn prefetch_counts_reads_ahead() {
     let result = run(&Case {
         words: "micro prefetch --documents 80",

@@ -56,7 +56,7 @@ pub(crate) fn seal_churned(engine: &Engine, lead: &Lead) {
             continue;
         }
         churn.restart();
-        sealed(engine, rotate(&engine.calm, &group.cells));
+        sealed(engine, rotate(engine, &group.cells));
     }
 }
 

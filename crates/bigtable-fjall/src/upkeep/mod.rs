@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! seal          seals a buffer            full     decides which buffers to seal
+//! freeing       frees sealed buffers on a thread of its own
 //! churn         how much of a buffer is superseded
 //! journals      the journals that the store must have
 //! old_journals  frees journals that are kept for a few cells
@@ -15,6 +16,7 @@
 pub(crate) mod churn;
 pub(crate) mod closing;
 pub(crate) mod drop;
+pub(crate) mod freeing;
 pub(crate) mod full;
 pub(crate) mod journals;
 pub(crate) mod old_journals;

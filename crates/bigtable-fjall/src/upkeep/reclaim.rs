@@ -162,7 +162,7 @@ impl Work {
 
     /// Seals the buffer, so that the engine writes it out. The caller holds the commit lock.
     fn begin_to_write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
-        rotate(&self.engine.calm, keyspace)?;
+        rotate(&self.engine, keyspace)?;
         Ok(())
     }
 

@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use fjall::{AbstractTree, Database, Keyspace, PersistMode};
 
-use crate::commit::calm::Calm;
 use crate::engine::{Engine, Lead};
 use crate::layout::tuning::first_level;
 use crate::waits::may_wait;
@@ -56,15 +55,20 @@ pub(crate) fn writes_nothing_out(db: &Database, lead: &Lead) -> bool {
 
 /// Seals the buffer, once there is room for it. Returns whether it was sealed.
 pub(crate) fn seal(engine: &Engine, keyspace: &Keyspace) -> bool {
-    sealed(engine, make_room(engine, keyspace).and_then(|()| rotate(&engine.calm, keyspace)))
+    sealed(engine, make_room(engine, keyspace).and_then(|()| rotate(engine, keyspace)))
 }
 
 /// Seals the buffer, unless it is empty. Returns whether it was sealed. The caller holds the
 /// commit lock.
-pub(crate) fn rotate(calm: &Calm, keyspace: &Keyspace) -> fjall::Result<bool> {
+pub(crate) fn rotate(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<bool> {
     may_wait("sealing a buffer");
-    calm.ends(keyspace);
-    keyspace.rotate_memtable()
+    engine.calm.ends(keyspace);
+    let buffer = keyspace.tree.active_memtable();
+    let sealed = keyspace.rotate_memtable()?;
+    if sealed {
+        engine.freeing.free(buffer);
+    }
+    Ok(sealed)
 }
 
 /// Returns whether a buffer was sealed. If sealing failed, the next batch is refused.
