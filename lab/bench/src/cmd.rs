@@ -23,7 +23,13 @@ pub(crate) enum Bench {
     Fig10(fig10::Fig10),
     #[command(hide = true, after_help = "Example:\n  percolator-bench fig10 --quick")]
     Fig10Worker(fig10::Fig10Worker),
-    Micro(micro::Micro),
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  percolator-bench micro scan --quick --out results
+  percolator-bench micro oracle --callers 2000 --json"
+    )]
+    Micro(micro::Arm),
     #[command(hide = true, after_help = "Example:\n  percolator-bench micro large-txn --quick")]
     LargeTxnMemory(large_txn::LargeTxnMemory),
     Profile(profile::Profile),
@@ -52,7 +58,7 @@ impl Bench {
             Bench::Fig8(it) => return run(context, &it.measure.common, it.measure(context)).await,
             Bench::Fig9(it) => return run(context, &it.common, it.measure(context)).await,
             Bench::Fig10(it) => return run(context, &it.common, it.measure(context)).await,
-            Bench::Micro(micro) => return micro.run(context).await,
+            Bench::Micro(arm) => return arm.run(context).await,
             Bench::Profile(it) => return run(context, &it.common, it.measure(context)).await,
             Bench::Webindex(webindex) => return webindex.run(context).await,
             Bench::Serve(serve) => return serve.run(context).await,

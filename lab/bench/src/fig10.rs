@@ -26,7 +26,6 @@ mod report;
 mod series;
 mod worker;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -46,6 +45,7 @@ use crate::turns::go_on;
 
 use cluster::Cluster;
 use series::Series;
+pub(crate) use worker::Fig10Worker;
 
 /// Initial capacities of all workers together, as a share of their rate without capacities.
 const CAPACITY_SHARE: f64 = 0.45;
@@ -84,36 +84,6 @@ pub(crate) struct Fig10 {
     /// The number of rounds [default: 3, quick: 1].
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-}
-
-/// Drive the brokerage of `percolator-bench fig10`; requests come on stdin, answers go to stdout.
-#[derive(Debug, Args)]
-pub(crate) struct Fig10Worker {
-    /// The address of the table server.
-    #[arg(long)]
-    table: String,
-    /// The address of the oracle.
-    #[arg(long)]
-    oracle: String,
-    #[arg(long)]
-    customers: u64,
-    #[arg(long)]
-    seed: u64,
-    /// The number of the worker.
-    #[arg(long)]
-    number: u64,
-    /// The number of requests that customers have made of an earlier worker so far.
-    #[arg(long)]
-    made: u64,
-    /// A file that does not exist yet.
-    #[arg(long)]
-    log: PathBuf,
-}
-
-impl Fig10Worker {
-    pub(crate) async fn run(&self) -> anyhow::Result<()> {
-        worker::run(self).await
-    }
 }
 
 impl Fig10 {

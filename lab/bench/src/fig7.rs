@@ -36,7 +36,6 @@ use clustering::{Check, Corpus, KEYS_AT_FIRST};
 use percolator_cli::context::Context;
 use percolator_cli::exit::Failure;
 use percolator_cli::progress::Progress;
-use percolator_cli::store::Durability;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -48,7 +47,7 @@ use crate::turns::go_on;
 
 use duckdb::{Carried, DuckDb};
 use fourth::Fourth;
-use ours::{Offered, Ours, Served, Work};
+use ours::{Offered, Ours, Work};
 use rivals::{Cycle, Cycled, Purpose, Rival, Traits};
 
 pub(crate) use alone::{ALONE, alone};
@@ -95,16 +94,10 @@ pub(crate) struct Fig7 {
     /// default are too few for a median with an interval.
     #[arg(long, value_name = "N", default_value_t = 10)]
     rounds: usize,
-    /// When a commit counts as durable. The batches are never synced.
-    #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
-    durability: Durability,
-    /// The number of documents that are clustered at the same time.
+    /// The number of documents that are clustered at the same time. As many are written at the
+    /// same time, when the benchmark measures the highest rate.
     #[arg(long, value_name = "N", default_value_t = 16)]
     workers: usize,
-    /// The number of documents that are written at the same time, when the benchmark measures the
-    /// highest rate.
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    loaders: u64,
     /// A Python with the module `duckdb`, for the batch over columns.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: String,
@@ -126,11 +119,6 @@ impl Fig7 {
         Duration::from_secs_f64(self.common.sized(1.0, 5.0)).min(self.window() / 2)
     }
 
-    fn served(&self) -> Served {
-        let Fig7 { durability, workers, loaders, .. } = *self;
-        Served { durability, workers, loaders }
-    }
-
     /// Documents of one block in the measurement of the highest throughput.
     fn block(&self) -> u64 {
         (self.documents() / 40).clamp(5_000, 50_000).min(self.documents())
@@ -140,8 +128,7 @@ impl Fig7 {
         within("documents", self.documents(), 10_000..=20_000_000)?;
         within("seconds", self.seconds.unwrap_or(1.0), 0.1..=3600.0)?;
         within("rounds", self.rounds, 1..=1000)?;
-        within("workers", self.workers, 1..=1024)?;
-        within("loaders", self.loaders, 1..=1024)
+        within("workers", self.workers, 1..=1024)
     }
 
     fn place(&self) -> anyhow::Result<tempfile::TempDir> {
@@ -309,7 +296,7 @@ impl Run<'_> {
     async fn open(&self, name: &str) -> anyhow::Result<Ours> {
         let (base, dir) = (self.dir("base"), self.dir(name));
         tokio::task::block_in_place(|| ours::copy(&base, dir.clone()))?;
-        Ours::open(&dir, self.settings.served(), self.corpus, self.settings.documents()).await
+        Ours::open(&dir, self.settings.workers, self.corpus, self.settings.documents()).await
     }
 
     async fn close(&mut self, ours: Ours, name: &str) -> anyhow::Result<()> {
@@ -323,8 +310,7 @@ impl Run<'_> {
     /// Loads the repository with which all other parts begin.
     async fn first_load(&mut self) -> anyhow::Result<(Work, Shape)> {
         self.say("loading our repository");
-        let mut ours =
-            Ours::open(&self.dir("base"), self.settings.served(), self.corpus, 0).await?;
+        let mut ours = Ours::open(&self.dir("base"), self.settings.workers, self.corpus, 0).await?;
         let work = ours.load(self.settings.documents()).await?;
         let check = ours.verify(KEYS_AT_FIRST).await?;
         self.check("first load", self.settings.documents(), check, KEYS_AT_FIRST);
@@ -453,7 +439,6 @@ mod tests {
             ("--seconds nan", "--seconds NaN"),
             ("--rounds 0", "--rounds 0"),
             ("--workers 0", "--workers 0"),
-            ("--loaders 2000", "--loaders 2000"),
         ] {
             let refused = settings(wrong).check().unwrap_err();
             assert!(refused.to_string().contains(names), "{wrong}");

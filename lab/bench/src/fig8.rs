@@ -85,9 +85,6 @@ pub(crate) struct Fig8 {
     /// The number of callers of the arms for many callers.
     #[arg(long, value_name = "N", default_value_t = 64)]
     callers: usize,
-    /// The program of Google's emulator.
-    #[arg(long, value_name = "PROGRAM")]
-    emulator: Option<PathBuf>,
     /// Leave out this store of another process; may be repeated.
     #[arg(long, value_enum, value_name = "WHAT")]
     without: Vec<Beside>,

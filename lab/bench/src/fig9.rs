@@ -17,10 +17,9 @@
 mod report;
 mod work;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use percolator_cli::context::Context;
 use percolator_cli::progress::Progress;
 use rand::SeedableRng;
@@ -36,7 +35,7 @@ use crate::statistics::is_late;
 use crate::system;
 use crate::turns::go_on;
 
-pub(crate) use work::Store;
+pub(crate) use work::{Fig9Store, Store};
 
 /// Fewest blocks of an arm, and the longest time of one.
 const BLOCKS_MIN: usize = 10;
@@ -76,27 +75,6 @@ pub(crate) struct Fig9 {
     /// Leave out a store; may be repeated.
     #[arg(long, value_enum, value_name = "STORE")]
     without: Vec<Store>,
-}
-
-/// Drive one store of `percolator-bench fig9`; requests come on stdin, answers go to stdout.
-#[derive(Debug, Args)]
-pub(crate) struct Fig9Store {
-    /// The store.
-    #[arg(long, value_enum)]
-    store: Store,
-    #[arg(long)]
-    customers: u64,
-    #[arg(long)]
-    seed: u64,
-    /// An empty directory.
-    #[arg(long)]
-    data: PathBuf,
-}
-
-impl Fig9Store {
-    pub(crate) async fn run(&self) -> anyhow::Result<()> {
-        work::run(self.store, tpce::Scale::new(self.customers, self.seed), &self.data).await
-    }
 }
 
 impl Fig9 {
@@ -238,7 +216,7 @@ impl Fig9 {
             let what = "two cores, and `taskset` of the package util-linux to choose them";
             missing.push(format!("scaling: needs {what}"));
         }
-        let mut stores: Vec<Store> = Store::ALL.to_vec();
+        let mut stores: Vec<Store> = Store::value_variants().to_vec();
         stores.retain(|store| !self.without.contains(store));
         if let Err(error) = Server::find()
             && stores.contains(&Store::Postgres)

@@ -24,35 +24,13 @@ mod resolve;
 mod rpc;
 mod scan;
 
-use std::process::Stdio;
-
-use anyhow::Context as _;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use percolator_cli::context::Context;
 use percolator_cli::exit::Exit;
 
-use crate::flags::{Common, run};
-use crate::processes::own_program;
+use crate::flags::run;
 
-/// Small benchmarks, each of one mechanism: one that is named, or all of them.
-///
-/// Without a name each runs in a process of its own, one after another, with its own defaults.
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:
-  percolator-bench micro --quick --out results
-  percolator-bench micro scan --quick --out results
-  percolator-bench micro oracle --callers 2000 --json"
-)]
-pub(crate) struct Micro {
-    #[command(flatten)]
-    common: Common,
-    #[command(subcommand)]
-    arm: Option<Arm>,
-}
-
-/// The small benchmarks.
+/// Small benchmarks, each of one mechanism.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Arm {
     Batching(batching::Batching),
@@ -71,43 +49,18 @@ pub(crate) fn names() -> Vec<String> {
     command.get_subcommands().map(|arm| arm.get_name().to_owned()).collect()
 }
 
-impl Micro {
+impl Arm {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        match &self.arm {
-            None => self.all(context),
-            Some(Arm::Batching(it)) => run(context, &it.measure.common, it.measure(context)).await,
-            Some(Arm::Churn(it)) => run(context, &it.common, it.measure(context)).await,
-            Some(Arm::LargeTxn(it)) => run(context, &it.measure.common, it.measure(context)).await,
-            Some(Arm::Notify(it)) => run(context, &it.measure.common, it.measure(context)).await,
-            Some(Arm::Oracle(it)) => run(context, &it.measure.common, it.measure(context)).await,
-            Some(Arm::Prefetch(it)) => run(context, &it.common, it.measure()).await,
-            Some(Arm::Resolve(it)) => run(context, &it.measure.common, it.measure(context)).await,
-            Some(Arm::Rpc(it)) => run(context, &it.measure.common, it.measure(context)).await,
-            Some(Arm::Scan(it)) => run(context, &it.measure.common, it.measure(context)).await,
+        match self {
+            Arm::Batching(it) => run(context, &it.measure.common, it.measure(context)).await,
+            Arm::Churn(it) => run(context, &it.common, it.measure(context)).await,
+            Arm::LargeTxn(it) => run(context, &it.measure.common, it.measure(context)).await,
+            Arm::Notify(it) => run(context, &it.measure.common, it.measure(context)).await,
+            Arm::Oracle(it) => run(context, &it.measure.common, it.measure(context)).await,
+            Arm::Prefetch(it) => run(context, &it.common, it.measure()).await,
+            Arm::Resolve(it) => run(context, &it.measure.common, it.measure(context)).await,
+            Arm::Rpc(it) => run(context, &it.measure.common, it.measure(context)).await,
+            Arm::Scan(it) => run(context, &it.measure.common, it.measure(context)).await,
         }
-    }
-
-    /// Runs all of them. The exit status is that of the first that fails.
-    fn all(&self, context: &Context) -> anyhow::Result<Exit> {
-        let mut first = Exit::Done;
-        for name in names() {
-            context.out.note(&name);
-            let mut arm = own_program()?;
-            arm.args(["micro", &name, "--seed", &self.common.seed.to_string()]);
-            arm.args(self.common.quick.then_some("--quick"));
-            arm.args(context.out.json.then_some("--json"));
-            arm.args(context.out.quiet.then_some("--quiet"));
-            if let Some(out) = &self.common.out {
-                arm.arg("--out").arg(out);
-            }
-            let status = arm.stdin(Stdio::null()).status().with_context(|| format!("{arm:?}"))?;
-            if context.interrupt.requested() {
-                return Ok(Exit::Interrupted);
-            }
-            if !status.success() && first == Exit::Done {
-                first = Exit::Violated;
-            }
-        }
-        Ok(first)
     }
 }

@@ -134,12 +134,21 @@ pub(crate) fn cores() -> Vec<usize> {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    match allowed {
-        Some(allowed) if movable => parse_cores(allowed.trim()),
-        _ => Vec::new(),
-    }
+    if movable { allowed() } else { Vec::new() }
+}
+
+/// The cores on which the calling thread may run.
+#[cfg(target_os = "linux")]
+fn allowed() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).ok();
+    let is_set = |core: &usize| allowed.is_some_and(|set| set.is_set(*core));
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(is_set).collect()
+}
+
+/// Reads nothing on other systems.
+#[cfg(not(target_os = "linux"))]
+fn allowed() -> Vec<usize> {
+    Vec::new()
 }
 
 /// Binds the calling thread to one core. If that fails, it runs anywhere.
@@ -153,24 +162,3 @@ pub(crate) fn stay_on(core: usize) {
 /// Does nothing on other systems: the thread runs anywhere.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn stay_on(_core: usize) {}
-
-/// Parses a list such as `0-3,8`.
-fn parse_cores(text: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
-    };
-    text.split(',').filter_map(range).flatten().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cores_are_read_as_the_kernel_writes_them() {
-        assert_eq!(parse_cores("0-2,5"), [0, 1, 2, 5]);
-        assert_eq!(parse_cores("7"), [7]);
-        assert_eq!(parse_cores(""), Vec::<usize>::new());
-    }
-}

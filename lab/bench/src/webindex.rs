@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use percolator::{OpenOptions, Percolator};
+use percolator::{Durability, OpenOptions, Percolator};
 use percolator_cli::cmd::webindex::{Index, drive, wait};
 use percolator_cli::context::Context;
 use percolator_cli::exit::{Exit, Failure};
 use percolator_cli::output::{Column, Out, grouped};
-use percolator_cli::store::Durability;
 use serde_json::{Value, json};
 use webindex::address::Base;
 use webindex::{LoadOptions, LoadReport, Progress, Skipped};
@@ -35,15 +34,9 @@ use crate::tables::plain;
 pub(crate) struct Webindex {
     /// The directory.
     dir: PathBuf,
-    /// The URL of the directory.
-    #[arg(long, value_name = "URL", default_value = "https://example.org/")]
-    base: String,
     /// Leave out this file or directory directly below DIR; may be repeated.
     #[arg(long, value_name = "NAME")]
     exclude: Vec<String>,
-    /// When a commit counts as durable.
-    #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
-    durability: Durability,
 }
 
 impl Webindex {
@@ -54,7 +47,7 @@ impl Webindex {
                 "name a directory with HTML files; `percolator webindex generate DIR` makes one",
             ));
         }
-        let base = Base::parse(&self.base)?;
+        let base = Base::parse("https://example.org/")?;
         if cfg!(debug_assertions) {
             context.out.warn("this build is not optimised: build with --release for real figures");
         }
@@ -77,7 +70,7 @@ impl Webindex {
         let told = json!({
             "bench": "webindex",
             "dir": self.dir.display().to_string(),
-            "durability": self.durability.name(),
+            "durability": "buffered",
             "cpus": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
             "load_average": system::load(),
             "cpu_pressure_percent": system::cpu_pressure(),
@@ -157,8 +150,7 @@ async fn one(
 ) -> anyhow::Result<Option<Value>> {
     let temporary = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let data = temporary.path().join("data");
-    let durability = settings.durability.into();
-    let options = OpenOptions { durability, ..OpenOptions::default() };
+    let options = OpenOptions { durability: Durability::Buffered, ..OpenOptions::default() };
     let index = Index::over(Percolator::open_with(&data, options).await?, Path::new(&data)).await?;
     let options = LoadOptions {
         exclude: settings.exclude.clone(),

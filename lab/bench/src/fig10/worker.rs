@@ -9,11 +9,13 @@
 //! {"end": true}         finishes the current transactions; the answer is a report
 //! ```
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
+use clap::Args;
 use percolator::Percolator;
 use percolator::cluster::{Cluster, Locks};
 use serde_json::{Value, json};
@@ -21,8 +23,6 @@ use tpce::{Exchange, Log, Pace, Pacer, Scale, Seat};
 
 use crate::processes::{requests, say};
 use crate::system::shared_clock;
-
-use super::Fig10Worker;
 
 /// Transactions of a worker in flight: locks hold some of them up, and the others must still
 /// reach its capacity.
@@ -40,45 +40,72 @@ pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percola
     Ok(Percolator::connect(Arc::new(client), cluster).await?)
 }
 
-/// Works until a request ends it, or until it is killed.
-pub(super) async fn run(place: &Fig10Worker) -> anyhow::Result<()> {
-    let mut requests = requests();
-    let log = Log::create(&place.log, shared_clock)?;
-    let db = connect(&place.table, &place.oracle).await?;
-    let scale = Scale::new(place.customers, place.seed);
-    let seat = Seat { number: place.number, made: place.made, log };
-    let exchange = Exchange::join(db, scale, seat).await?;
-    let pacer = Arc::new(Pacer::default());
-    let mut work = tokio::spawn({
-        let pacer = pacer.clone();
-        async move { exchange.paced(CLIENTS, pacer).await }
-    });
-    say(&json!({ "ready": true }))?;
-    loop {
-        let line = tokio::select! {
-            line = requests.recv() => line,
-            failed = &mut work => {
-                failed??;
-                anyhow::bail!("the clients ended before they were asked to");
+/// Drive the brokerage of `percolator-bench fig10`; requests come on stdin, answers go to stdout.
+#[derive(Debug, Args)]
+pub(crate) struct Fig10Worker {
+    /// The address of the table server.
+    #[arg(long)]
+    table: String,
+    /// The address of the oracle.
+    #[arg(long)]
+    oracle: String,
+    #[arg(long)]
+    customers: u64,
+    #[arg(long)]
+    seed: u64,
+    /// The number of the worker.
+    #[arg(long)]
+    number: u64,
+    /// The number of requests that customers have made of an earlier worker so far.
+    #[arg(long)]
+    made: u64,
+    /// A file that does not exist yet.
+    #[arg(long)]
+    log: PathBuf,
+}
+
+impl Fig10Worker {
+    /// Works until a request ends it, or until it is killed.
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        let mut requests = requests();
+        let log = Log::create(&self.log, shared_clock)?;
+        let db = connect(&self.table, &self.oracle).await?;
+        let scale = Scale::new(self.customers, self.seed);
+        let seat = Seat { number: self.number, made: self.made, log };
+        let exchange = Exchange::join(db, scale, seat).await?;
+        let pacer = Arc::new(Pacer::default());
+        let mut work = tokio::spawn({
+            let pacer = pacer.clone();
+            async move { exchange.paced(CLIENTS, pacer).await }
+        });
+        say(&json!({ "ready": true }))?;
+        loop {
+            let line = tokio::select! {
+                line = requests.recv() => line,
+                failed = &mut work => {
+                    failed??;
+                    anyhow::bail!("the clients ended before they were asked to");
+                }
+            };
+            // The starting process is gone, so there is no more work.
+            let Some(line) = line else { return Ok(()) };
+            let request: Value =
+                serde_json::from_str(&line).context("reading a request on stdin")?;
+            match (&request["pace"], request["pace"].as_f64()) {
+                (_, Some(rate)) => pacer.set(Pace::PerSecond(rate)),
+                (Value::String(pace), _) if pace == "free" => pacer.set(Pace::Free),
+                (Value::String(_), _) => pacer.set(Pace::Halt),
+                _ => break,
             }
-        };
-        // The starting process is gone, so there is no more work.
-        let Some(line) = line else { return Ok(()) };
-        let request: Value = serde_json::from_str(&line).context("reading a request on stdin")?;
-        match (&request["pace"], request["pace"].as_f64()) {
-            (_, Some(rate)) => pacer.set(Pace::PerSecond(rate)),
-            (Value::String(pace), _) if pace == "free" => pacer.set(Pace::Free),
-            (Value::String(_), _) => pacer.set(Pace::Halt),
-            _ => break,
         }
+        pacer.set(Pace::End);
+        let report = work.await??;
+        let retries = tpce::TransactionType::ALL.into_iter().map(|kind| report.of(kind).retries);
+        Ok(say(&json!({
+            "transactions": report.total(),
+            "trade_results": report.trade_results(),
+            "conflicts": report.conflicts(),
+            "retries": retries.sum::<u64>(),
+        }))?)
     }
-    pacer.set(Pace::End);
-    let report = work.await??;
-    let retries = tpce::TransactionType::ALL.into_iter().map(|kind| report.of(kind).retries);
-    Ok(say(&json!({
-        "transactions": report.total(),
-        "trade_results": report.trade_results(),
-        "conflicts": report.conflicts(),
-        "retries": retries.sum::<u64>(),
-    }))?)
 }

@@ -4,18 +4,13 @@
 use std::path::Path;
 
 use clustering::{Corpus, KEYS_AT_FIRST};
-use percolator_cli::store::Durability;
 
-use super::ours::{Ours, Served};
+use super::ours::Ours;
 use super::rivals::Rival;
 use crate::system::{Io, io};
 
 /// The programs that can run alone: the engine's arm, and ours.
 pub(crate) const ALONE: [&str; 2] = ["engine_document", "document"];
-/// Documents come one at a time: otherwise the number of requests committed together would
-/// depend on the machine.
-const SERVED: Served = Served { durability: Durability::Buffered, workers: 1, loaders: 1 };
-
 /// Clusters a repository of `documents` and then `more`. Returns the file operations for the
 /// latter, and the number of wrongly clustered documents, if `check` asks for it.
 pub(crate) async fn alone(
@@ -35,7 +30,9 @@ pub(crate) async fn alone(
             Ok((asked, if check { engine.wrong()? } else { 0 }))
         }),
         "document" => {
-            let mut ours = Ours::open(dir, SERVED, corpus, 0).await?;
+            // Documents come one at a time: otherwise the number of requests committed together
+            // would depend on the machine.
+            let mut ours = Ours::open(dir, 1, corpus, 0).await?;
             ours.load(documents).await?;
             ours.load(more).await?;
             let (asked, mut wrong) = (io(), 0);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::Fig7;
-use super::ours::{Meter, Ours, Work};
+use super::ours::{Meter, Ours, Work, workers};
 
 /// Divisor of the repository for the documents that arrive while the key is being added.
 const ARRIVING: u64 = 100;
@@ -32,7 +32,7 @@ pub(super) async fn run(ours: &mut Ours, settings: &Fig7) -> anyhow::Result<Four
     let meter = Meter::start(ours);
     let repository = ours.repository.clone();
     let added = tokio::spawn({
-        let options = settings.served().workers();
+        let options = workers(settings.workers);
         async move { repository.add_key(options).await }
     });
     ours.load(arrived).await?;

@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bigtable::sync::locked;
-use bigtable_fjall::FjallStore;
+use bigtable_fjall::{Durability, FjallStore};
 use clustering::{Check, Corpus, Lookups, Repository};
 use percolator::admin::{Collector, GcOptions};
 use percolator::{Options, Percolator, WorkerOptions, Workers};
-use percolator_cli::store::Durability;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::Semaphore;
@@ -89,19 +88,8 @@ impl Offered {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Served {
-    pub(super) durability: Durability,
-    /// Number of documents that are clustered at a time.
-    pub(super) workers: usize,
-    /// Number of documents that are written at a time at full speed.
-    pub(super) loaders: u64,
-}
-
-impl Served {
-    pub(super) fn workers(&self) -> WorkerOptions {
-        WorkerOptions { threads: self.workers, ..WorkerOptions::default() }
-    }
+pub(super) fn workers(threads: usize) -> WorkerOptions {
+    WorkerOptions { threads, ..WorkerOptions::default() }
 }
 
 /// An open repository with its observers.
@@ -109,22 +97,23 @@ pub(super) struct Ours {
     pub(super) repository: Repository,
     pub(super) seen: Arc<Seen>,
     corpus: Corpus,
-    loaders: u64,
+    at_once: usize,
     pub(super) next: u64,
     workers: Workers,
     _collector: Collector,
 }
 
 impl Ours {
-    /// Opens the repository in a directory with this many documents.
+    /// Opens the repository in a directory with this many documents. Up to `at_once` documents are
+    /// clustered at a time, and as many are written at full speed.
     pub(super) async fn open(
         dir: &Path,
-        served: Served,
+        at_once: usize,
         corpus: Corpus,
         documents: u64,
     ) -> anyhow::Result<Self> {
         let options = bigtable_fjall::Options {
-            durability: served.durability.into(),
+            durability: Durability::Buffered,
             ..bigtable_fjall::Options::default()
         };
         let (spy, seen) = Spy::on(Arc::new(FjallStore::open(dir, options)?));
@@ -132,10 +121,9 @@ impl Ours {
         let db = Percolator::over(spy, options).await?;
         let collector = db.collect_in_background(GcOptions::default());
         let repository = Repository::open(db).await?;
-        let workers = repository.cluster(served.workers()).await?;
-        let loaders = served.loaders;
+        let workers = repository.cluster(workers(at_once)).await?;
         let next = documents;
-        Ok(Ours { repository, seen, corpus, loaders, next, workers, _collector: collector })
+        Ok(Ours { repository, seen, corpus, at_once, next, workers, _collector: collector })
     }
 
     pub(super) async fn load(&mut self, documents: u64) -> anyhow::Result<Work> {
@@ -145,7 +133,7 @@ impl Ours {
         let watch = self.seen.watch(ids.clone());
         let next = Arc::new(AtomicU64::new(ids.start));
         let mut loaders = Vec::new();
-        for _ in 0..self.loaders {
+        for _ in 0..self.at_once {
             let (repository, corpus) = (self.repository.clone(), self.corpus);
             let (next, end) = (next.clone(), ids.end);
             loaders.push(tokio::spawn(async move {

@@ -125,13 +125,12 @@ fn knee(result: &Outcome) -> (Option<f64>, Option<f64>) {
 
 pub(super) fn report(settings: &Fig7, result: &Outcome) -> Report {
     let (kept, exceeded) = knee(result);
-    let served = settings.served();
     let about = json!({
         "documents": settings.documents(),
         "document_bytes": 1024,
-        "durability": served.durability.name(),
-        "workers": served.workers,
-        "loaders": served.loaders,
+        "durability": "buffered",
+        "workers": settings.workers,
+        "loaders": settings.workers,
         "batch_threads": THREADS,
         "blocks": settings.rounds,
         "window_s": settings.window().as_secs_f64(),

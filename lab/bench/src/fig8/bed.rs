@@ -77,7 +77,7 @@ impl Bed {
                 1 => bed.ladder(dir).await?,
                 2 => bed.synced(dir).await?,
                 3 if with(Beside::Server) => bed.served().await?,
-                4 if with(Beside::Emulator) => bed.emulated(settings.emulator.as_deref()).await?,
+                4 if with(Beside::Emulator) => bed.emulated().await?,
                 5 if with(Beside::Postgres) => bed.relational().await?,
                 _ => {}
             }
@@ -270,8 +270,8 @@ impl Bed {
         self.remote(Beside::Server, tables, names).await
     }
 
-    async fn emulated(&mut self, program: Option<&Path>) -> anyhow::Result<()> {
-        let emulator = match Emulator::start(program)? {
+    async fn emulated(&mut self) -> anyhow::Result<()> {
+        let emulator = match Emulator::start()? {
             Ok(emulator) => emulator,
             Err(missing) => {
                 self.missing.push(missing);

@@ -155,30 +155,13 @@ impl Cells {
                 let requests = cells.iter().map(set).collect();
                 bed::all(table.check_and_mutate_rows(requests).await)?;
             }
-            Place::Fjall { keyspace, .. } => {
+            Place::Fjall { .. }
+            | Place::Packs { .. }
+            | Place::Optimistic { .. }
+            | Place::SingleWriter { .. } => {
                 for &cell in cells {
-                    keyspace.insert(self.keys[cell].as_bytes(), self.value(cell, random))?;
+                    self.set_one(cell, 0, random, false).await?;
                 }
-            }
-            Place::Packs { .. } => {
-                for &cell in cells {
-                    self.set_one(cell, 0, random).await?;
-                }
-            }
-            Place::Optimistic { db, keyspace, .. } => {
-                let mut tx = db.write_tx()?;
-                for &cell in cells {
-                    tx.insert(keyspace, self.keys[cell].as_bytes(), self.value(cell, random));
-                }
-                // Nothing else writes meanwhile, so there is no conflict.
-                tx.commit()??;
-            }
-            Place::SingleWriter { db, keyspace, .. } => {
-                let mut tx = db.write_tx();
-                for &cell in cells {
-                    tx.insert(keyspace, self.keys[cell].as_bytes(), self.value(cell, random));
-                }
-                tx.commit()?;
             }
             Place::Twice { .. } | Place::Percolator { .. } | Place::Postgres(_) => {
                 self.set(cells, 0, random).await?;
@@ -285,24 +268,29 @@ impl Cells {
             return Ok(());
         }
         for &cell in cells {
-            self.set_one(cell, caller, random).await?;
+            self.set_one(cell, caller, random, true).await?;
         }
         Ok(())
     }
 
+    /// Writes a cell. Only a `durable` write of the bare engine is synced, where its place demands
+    /// that.
     async fn set_one(
         &self,
         cell: usize,
         caller: usize,
         random: &mut SmallRng,
+        durable: bool,
     ) -> anyhow::Result<()> {
         let key = self.keys[cell].as_bytes();
-        let mode = |sync: bool| if sync { PersistMode::SyncData } else { PersistMode::Buffer };
+        let synced = |sync: bool| sync && durable;
+        let mode =
+            |sync: bool| if synced(sync) { PersistMode::SyncData } else { PersistMode::Buffer };
         match &self.place {
             Place::Fjall { db, keyspace, sync } => {
                 // An insert survives the end of the process without a sync.
                 keyspace.insert(key, self.value(cell, random))?;
-                if *sync {
+                if synced(*sync) {
                     db.persist(PersistMode::SyncData)?;
                 }
             }

@@ -17,7 +17,7 @@ const SDK: &str = "/usr/lib/google-cloud-sdk";
 const IN_SDK: &str = "platform/bigtable-emulator/cbtemulator";
 
 const NO_EMULATOR: &str = "Google's emulator: no program cbtemulator; install \
-    google-cloud-cli-bigtable-emulator, or name the program with --emulator or CBTEMULATOR, or a running \
+    google-cloud-cli-bigtable-emulator, or name the program with CBTEMULATOR, or a running \
     one with BIGTABLE_EMULATOR_HOST";
 
 /// An emulator, started by this process or not.
@@ -29,13 +29,12 @@ pub(super) enum Emulator {
 }
 
 impl Emulator {
-    /// Starts the emulator that is named or found, unless one runs. Otherwise returns the
-    /// remedy.
-    pub(super) fn start(named: Option<&Path>) -> anyhow::Result<Result<Self, String>> {
-        if let (None, Ok(running)) = (named, std::env::var("BIGTABLE_EMULATOR_HOST")) {
+    /// Starts the emulator that is found, unless one runs. Otherwise returns the remedy.
+    pub(super) fn start() -> anyhow::Result<Result<Self, String>> {
+        if let Ok(running) = std::env::var("BIGTABLE_EMULATOR_HOST") {
             return Ok(Ok(Emulator::Running(running)));
         }
-        match named.map(Path::to_owned).or_else(found) {
+        match found() {
             Some(program) => Ok(Ok(Emulator::Started(Server::emulator(&program)?))),
             None => Ok(Err(NO_EMULATOR.to_owned())),
         }

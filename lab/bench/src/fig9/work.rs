@@ -10,13 +10,13 @@
 //! Processor time is that of this process and of every process that it started.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use percolator::cluster::Cluster;
 use percolator::{Durability, OpenOptions, Percolator};
 use serde_json::{Value, json};
@@ -49,8 +49,6 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    pub(super) const ALL: [Store; 4] = [Store::Embedded, Store::Small, Store::Rpc, Store::Postgres];
-
     pub(super) fn name(self) -> &'static str {
         match self {
             Store::Embedded => "embedded",
@@ -85,44 +83,62 @@ fn clients(store: Store) -> usize {
     }
 }
 
-/// Loads the brokerage, and answers requests until one ends it.
-pub(super) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Result<()> {
-    let started = Instant::now();
-    let bed = load(store, scale, data).await?;
-    say(&json!({ "loaded_s": started.elapsed().as_secs_f64() }))?;
-    let mut totals = BTreeMap::<String, Report>::new();
-    let mut requests = requests();
-    while let Some(line) = requests.recv().await {
-        let request: Value = serde_json::from_str(&line).context("reading a request on stdin")?;
-        let number = |name: &str| request[name].as_f64();
-        if let Some(seconds) = number("closed") {
-            let spent = Spent::new();
-            let length = Duration::from_secs_f64(seconds);
-            let report = bed.exchange.closed(clients(store), length).await?;
-            say(&block(&report, &spent))?;
-            let name = request["name"].as_str().unwrap_or_default().to_owned();
-            totals.entry(name).or_default().add(&report);
-        } else if let (Some(rate), Some(seconds)) = (number("open"), number("seconds")) {
-            // The requests are sent by a thread that this thread starts.
-            go_before_all_others();
-            let spent = Spent::new();
-            match bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await {
-                Ok(report) => say(&open(&report, rate, &spent)?)?,
-                // A saturated store has no meaningful latencies, so only this is reported.
-                Err(tpce::Error::Saturated { waiting }) => {
-                    say(&json!({ "per_second": rate, "saturated": waiting }))?;
+/// Drive one store of `percolator-bench fig9`; requests come on stdin, answers go to stdout.
+#[derive(Debug, Args)]
+pub(crate) struct Fig9Store {
+    /// The store.
+    #[arg(long, value_enum)]
+    store: Store,
+    #[arg(long)]
+    customers: u64,
+    #[arg(long)]
+    seed: u64,
+    /// An empty directory.
+    #[arg(long)]
+    data: PathBuf,
+}
+
+impl Fig9Store {
+    /// Loads the brokerage, and answers requests until one ends it.
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        let bed = load(self.store, Scale::new(self.customers, self.seed), &self.data).await?;
+        say(&json!({ "loaded_s": started.elapsed().as_secs_f64() }))?;
+        let mut totals = BTreeMap::<String, Report>::new();
+        let mut requests = requests();
+        while let Some(line) = requests.recv().await {
+            let request: Value =
+                serde_json::from_str(&line).context("reading a request on stdin")?;
+            let number = |name: &str| request[name].as_f64();
+            if let Some(seconds) = number("closed") {
+                let spent = Spent::new();
+                let length = Duration::from_secs_f64(seconds);
+                let report = bed.exchange.closed(clients(self.store), length).await?;
+                say(&block(&report, &spent))?;
+                let name = request["name"].as_str().unwrap_or_default().to_owned();
+                totals.entry(name).or_default().add(&report);
+            } else if let (Some(rate), Some(seconds)) = (number("open"), number("seconds")) {
+                // The requests are sent by a thread that this thread starts.
+                go_before_all_others();
+                let spent = Spent::new();
+                match bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await {
+                    Ok(report) => say(&open(&report, rate, &spent)?)?,
+                    // A saturated store has no meaningful latencies, so only this is reported.
+                    Err(tpce::Error::Saturated { waiting }) => {
+                        say(&json!({ "per_second": rate, "saturated": waiting }))?;
+                    }
+                    Err(error) => return Err(error.into()),
                 }
-                Err(error) => return Err(error.into()),
+            } else {
+                let violations = bed.exchange.check().await?;
+                let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
+                let totals: BTreeMap<&String, Value> =
+                    totals.iter().map(|(name, report)| (name, types(report))).collect();
+                return Ok(say(&json!({ "violations": violations, "types": totals }))?);
             }
-        } else {
-            let violations = bed.exchange.check().await?;
-            let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
-            let totals: BTreeMap<&String, Value> =
-                totals.iter().map(|(name, report)| (name, types(report))).collect();
-            return Ok(say(&json!({ "violations": violations, "types": totals }))?);
         }
+        Ok(())
     }
-    Ok(())
 }
 
 async fn load(store: Store, scale: Scale, data: &Path) -> anyhow::Result<Bed> {

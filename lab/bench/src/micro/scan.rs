@@ -14,8 +14,6 @@
 mod notify;
 mod rows;
 
-use std::path::PathBuf;
-
 use clap::Args;
 use percolator_cli::context::Context;
 use percolator_cli::output::grouped;
@@ -97,7 +95,7 @@ const ROWS: [Row; 8] = [
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench micro scan --quick --out results
-  percolator-bench micro scan --clean 10000000 --data /mnt/disk/bench --json")]
+  percolator-bench micro scan --clean 10000000 --json")]
 pub(crate) struct Scan {
     #[command(flatten)]
     pub(crate) measure: Measure,
@@ -118,9 +116,6 @@ pub(crate) struct Scan {
     /// 1000000, or 100000 with --quick].
     #[arg(long, value_name = "N")]
     processed: Option<usize>,
-    /// A new directory for the data, which stays; by default a temporary directory.
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -148,7 +143,7 @@ impl Scan {
         within("clean", clean, few..=CLEAN_MAX)?;
         within("processed", processed, 0..=CLEAN_MAX)?;
         let turns = self.measure.turns(10.0)?;
-        let place = Place::of(self.data.as_deref())?;
+        let place = Place::temporary()?;
         let mut check = Check::default();
         let loading = Progress::new(context.out.quiet, None);
         loading.say(0, "loading rows");
