@@ -48,7 +48,7 @@ pub(crate) const DOCUMENTS: &str = "documents";
 pub(crate) const BY_TARGET: &str = "by_target";
 pub(crate) const CLUSTERS: &str = "clusters";
 pub(crate) const INLINKS: &str = "inlinks";
-const FORMAT: &str = "webindex";
+pub(crate) const FORMAT: &str = "webindex";
 pub(crate) const RANKING: &str = "ranking";
 
 /// The only row of the table `ranking`.

@@ -43,6 +43,11 @@ pub enum Error {
         /// The cause, in words.
         why: String,
     },
+    /// The server refuses this client, or the client the server: for a certificate, or for a
+    /// missing permission. Nothing was applied. A person must change one of them, so do not
+    /// repeat the request at once. Servers and clients read renewed certificates by themselves.
+    #[error("access refused: {0}")]
+    Refused(String),
     /// The disk under the store has too little free space, and nothing was applied. Reads
     /// continue. Free some space; the store then accepts writes again without being reopened.
     #[error(
@@ -124,10 +129,11 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Overloaded { .. } | Error::Unavailable { .. } => true,
-            // The floor never goes back. A full disk stays full until an operator acts, so the
-            // caller gets the error at once. An unknown outcome must be read first. The other
+            // The floor never goes back. A refusal and a full disk stay until an operator acts, so
+            // the caller gets the error at once. An unknown outcome must be read first. The other
             // errors are permanent.
             Error::TooOld { .. }
+            | Error::Refused(_)
             | Error::Full { .. }
             | Error::Unknown { .. }
             | Error::InvalidRequest(_)

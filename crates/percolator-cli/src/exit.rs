@@ -68,6 +68,10 @@ impl Exit {
 /// that of [`Exit::Unreachable`].
 const UNKNOWN: &str = "unknown";
 
+/// The next step after a refusal for a certificate or a permission.
+const REFUSED: &str = "the same command fails until that certificate or permission is changed; \
+                       docs/security.md says how";
+
 /// An error of the command itself, with its exit code and the next step.
 #[derive(Debug)]
 pub struct Failure {
@@ -301,6 +305,7 @@ pub fn of_percolator(error: &Error) -> (Exit, &'static str) {
             Exit::Unreachable,
             "`percolator oracle status` shows whether an oracle answers; run the command again",
         ),
+        Error::Refused(_) => (Exit::Unreachable, REFUSED),
         Error::Aborted { .. } => {
             (Exit::Exhausted, "another client keeps writing the same cells: run the command again")
         }
@@ -378,6 +383,7 @@ fn of_store(error: &bigtable::Error) -> (Exit, &'static str) {
         bigtable::Error::Halted { .. } => {
             (Exit::Halted, "check the disk, then start the process again")
         }
+        bigtable::Error::Refused(_) => (Exit::Unreachable, REFUSED),
         bigtable::Error::Full { .. } => (Exit::Unreachable, "free some space on that disk"),
         bigtable::Error::Overloaded { .. } | bigtable::Error::Unavailable { .. } => {
             (Exit::Unreachable, "run the command again")

@@ -7,7 +7,7 @@
 //! * A mutation. Its transaction begins again, or finds out what became of its commit, because it
 //!   knows what else depends on the mutation.
 //! * A request whose outcome is unknown.
-//! * A request that a server has refused, or that fails because of a certificate.
+//! * A request that a server has refused, for a certificate or for another reason.
 //!
 //! All requests of a command share one outage. So a command that keeps failing does not wait anew
 //! for each request. The client of the oracle has the same patience by itself.
@@ -81,10 +81,9 @@ impl Outage {
     }
 }
 
-/// Whether no server has answered a request, so that nothing was applied. A certificate that is
-/// refused now is refused a moment later, too.
+/// Whether no server has answered a request, so that nothing was applied.
 pub(crate) fn is_unanswered(error: &Error) -> bool {
-    matches!(error, Error::Unavailable { why } if !why.contains("certificate"))
+    matches!(error, Error::Unavailable { .. })
 }
 
 /// A store whose reads outlast a restart of its server.
@@ -233,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn what_does_not_pass_is_reported_at_once() {
         let unknown = Error::Unknown { why: "the connection broke".to_owned() };
-        let certificate = unavailable("invalid peer certificate: Expired");
+        let certificate = Error::Refused("the server's certificate has expired".to_owned());
         for error in [unknown, certificate, Error::invalid("no"), Error::Replaced] {
             let (store, left) = faulty(1, error.clone(), PATIENCE);
             let got = Store::table_names(&store).await.unwrap_err();

@@ -142,6 +142,69 @@ fn a_cluster_is_started_loaded_broken_mended_and_ended() {
     cluster.cluster("down", &[]).with(0);
 }
 
+/// A process that stands still until this is dropped.
+#[cfg(target_os = "linux")]
+struct Stopped(String);
+
+#[cfg(target_os = "linux")]
+impl Stopped {
+    fn new(run_file: &Path) -> Self {
+        let pid = std::fs::read_to_string(run_file).unwrap();
+        assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+        Stopped(pid)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // Otherwise `cluster down` would wait for it.
+        let _ = Command::new("kill").args(["-CONT", &self.0]).status();
+    }
+}
+
+/// The state of one process in the status of a cluster.
+fn state(status: &Value, role: &str) -> String {
+    let processes = status["processes"].as_array().unwrap();
+    let process = processes.iter().find(|process| process["role"] == role).unwrap();
+    process["state"].as_str().unwrap().to_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_that_stands_still_differs_from_one_that_runs_and_the_writer_is_named() {
+    let cluster = Cluster { dir: tempfile::tempdir().unwrap() };
+    cluster.cluster("up", &["--workers", "2", "--durability", "buffered"]).with(0);
+    let site = cluster.dir.path().join("site");
+    std::fs::create_dir(&site).unwrap();
+    std::fs::write(site.join("a.html"), "<title>Cod</title><p>A fish.").unwrap();
+    let load = ["webindex", "load", site.to_str().unwrap(), "--base", "https://fish.example/"];
+    cluster.on(&load).with(0);
+
+    let status = cluster.status();
+    let processes = status["processes"].as_array().unwrap();
+    let writers: Vec<_> =
+        processes.iter().filter(|process| process["writes_search"] == true).collect();
+    assert_eq!(writers.len(), 1, "{status}");
+    assert_eq!(writers[0]["pid"], status["writer"]["process"]);
+    let writer = writers[0]["role"].as_str().unwrap().to_owned();
+    let shown = cluster.cluster("status", &[]).with(0).stdout;
+    assert!(shown.contains("writes the search index"), "{shown}");
+
+    for role in [writer.as_str(), "oracle-1", "oracle-2", "table"] {
+        let stopped = Stopped::new(&cluster.data().join("run").join(role));
+        let begun = Instant::now();
+        let ran = cluster.cluster("status", &["--json"]).with(1);
+        // Two seconds for an answer, and three for what the store does not say.
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        let status: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!((state(&status, role).as_str(), &status["well"]), ("hangs", &false.into()));
+        drop(stopped);
+    }
+    let shown = cluster.cluster("status", &[]);
+    assert!(!shown.stdout.contains("hangs"), "{}", shown.stdout);
+}
+
 /// `commit` returns before its secondaries are committed; the command ends only afterwards.
 #[test]
 fn a_script_leaves_no_lock_behind_however_it_ends() {

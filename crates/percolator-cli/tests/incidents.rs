@@ -3,8 +3,15 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+#[path = "../../cluster-net/tests/support/authority.rs"]
+#[allow(dead_code, reason = "these tests need files, and the other users need settings")]
+mod authority;
 #[path = "incidents/cast.rs"]
 mod cast;
+#[path = "incidents/disk.rs"]
+mod disk;
+#[path = "incidents/peers.rs"]
+mod peers;
 
 use cast::{Process, run, wait_until};
 
@@ -98,5 +105,25 @@ fn oracles_log_take_overs_and_the_end_of_an_outage() {
     assert!(well["failed"].as_u64().unwrap() > 0 && well["level"] == "INFO", "{well}");
     assert!(well["message"].as_str().unwrap().starts_with("well again after "), "{well}");
     second.end("-TERM", 0);
+    table.end("-TERM", 0);
+}
+
+/// The leading oracle stands still, another one leads, and the first finds that out.
+#[test]
+fn a_paused_leader_logs_that_it_leads_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = Process::table(dir.path(), &[]);
+    let store = format!("bigtable://{}/p/i", table.address);
+    let first = Process::oracle(&store, &[]);
+    first.wait_for("oracle_leads");
+    let second = Process::oracle(&store, &[]);
+    first.signal("-STOP");
+    second.wait_for("oracle_leads");
+    first.signal("-CONT");
+    first.wait_for("oracle_leads_no_more");
+    second.end("-TERM", 0);
+    // It is a standby now, and takes over again.
+    first.wait_for_more("oracle_leads", 1);
+    first.end("-TERM", 0);
     table.end("-TERM", 0);
 }

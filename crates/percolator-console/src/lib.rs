@@ -62,6 +62,7 @@ pub use cells::Key;
 pub use console::{Access, Bound, Console, ConsoleError, Listening};
 pub use metrics::STORE_PRESSURE;
 pub use panel::{Panel, PanelError};
+pub use readiness::Readiness;
 pub use recorder::Recorder;
 pub use said::duration_text;
 pub use state::Gauge;

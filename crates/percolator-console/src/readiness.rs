@@ -1,4 +1,4 @@
-//! Finds out whether store and oracle answer, for `/readyz`.
+//! Finds out whether store and oracle answer, for `/readyz` and for other probes.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -19,8 +19,16 @@ const READY_FOR: Duration = Duration::from_secs(1);
 type Answer = Result<(), &'static str>;
 
 /// The last question to store and oracle. It is answered even if every prober has gone.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let db = percolator::Percolator::in_memory().await?;
+/// let readiness = percolator_console::Readiness::default();
+/// assert_eq!(readiness.of(&db).await, Ok(()));
+/// # Ok::<(), percolator::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<Asked>>);
+pub struct Readiness(Mutex<Option<Asked>>);
 
 #[derive(Debug)]
 struct Asked {
@@ -52,9 +60,13 @@ impl Drop for Asked {
 }
 
 impl Readiness {
-    /// Returns the last answer, or a fresh one if the last is too old. Callers that arrive
-    /// meanwhile wait for the fresh answer.
-    pub(crate) async fn of(&self, db: &Percolator) -> Answer {
+    /// Returns the last answer, or a fresh one if the last is older than a second. Callers that
+    /// arrive meanwhile wait for the fresh answer.
+    ///
+    /// # Errors
+    /// The reason why the database cannot be used, in words: store or oracle does not answer
+    /// within five seconds.
+    pub async fn of(&self, db: &Percolator) -> Result<(), &'static str> {
         let answer = {
             let mut last = locked(&self.0);
             let last = match last.take().filter(Asked::is_good) {

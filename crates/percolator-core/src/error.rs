@@ -103,6 +103,11 @@ pub enum Error {
     /// The oracle could not issue timestamps.
     #[error("the timestamp oracle failed: {0}")]
     Oracle(String),
+    /// An oracle refuses this process, or this process the oracle, for a certificate. Nothing was
+    /// done. A person must change a certificate, so do not repeat the request at once. For the
+    /// store it is [`bigtable::Error::Refused`].
+    #[error("access refused: {0}")]
+    Refused(String),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] bigtable::Error),
@@ -246,6 +251,7 @@ impl Error {
             | Error::Invalid { .. }
             | Error::Corrupt { .. }
             | Error::Oracle(_)
+            | Error::Refused(_)
             | Error::Application(_)
             | Error::Unavailable(_)
             | Error::Overloaded { .. }

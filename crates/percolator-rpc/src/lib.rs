@@ -5,6 +5,7 @@
 //!   oracle::RemoteOracle   a client of the oracle, which batches the requests of its callers
 //!   etcd::EtcdLocks        liveness tokens and advisory locks as leases of an etcd cluster;
 //!                          needs the feature `etcd`
+//!   health                 gRPC's health protocol
 //!   Tls, Role              mutual TLS for all of them: a certificate names the roles of its holder
 //! ```
 //!
@@ -15,6 +16,7 @@ mod address;
 mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+pub mod health;
 pub mod oracle;
 mod proto;
 

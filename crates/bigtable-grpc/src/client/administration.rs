@@ -28,10 +28,10 @@ impl GrpcStore {
     /// ```
     ///
     /// # Errors
-    /// * `InvalidRequest` if the server makes no backups, if `name` is no name of a directory, or
-    ///   if the certificate does not name the role. Also if a file of the store is damaged, the
-    ///   backup's directory cannot be used, or another backup is being written there. The message
-    ///   says which. An earlier backup stays.
+    /// * `InvalidRequest` if the server makes no backups, or if `name` is no name of a directory.
+    ///   Also if a file of the store is damaged, the backup's directory cannot be used, or another
+    ///   backup is being written there. The message says which. An earlier backup stays.
+    /// * `Refused` if the certificate does not name the role.
     /// * `Unavailable` if the server does not answer. It may still make the backup.
     ///
     /// # Cancellation

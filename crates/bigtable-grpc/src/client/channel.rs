@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use bigtable::{Error, Result, StoreId};
-use cluster_net::Role;
+use cluster_net::{Dialer, Role};
 use futures::FutureExt;
 use prost::Message;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -16,7 +16,7 @@ use tonic::{Code, IntoRequest, Request};
 use super::address::{Address, Place};
 use super::credentials::Credentials;
 use super::options::ClientOptions;
-use super::pool::{Connection, Pool, WarmUp};
+use super::pool::{Connection, Line, Pool, WarmUp};
 use super::status::of_read;
 use crate::identity::Named;
 use crate::proto::admin::bigtable_instance_admin_client::BigtableInstanceAdminClient;
@@ -40,9 +40,9 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 /// The endpoints and credentials of a server.
 #[derive(Debug)]
 pub(crate) struct Way {
-    data: Endpoint,
+    data: Line,
     /// The endpoint for creating tables, if it is not `data`.
-    admin: Option<Endpoint>,
+    admin: Option<Line>,
     credentials: Option<Arc<Credentials>>,
 }
 
@@ -56,45 +56,49 @@ impl Way {
         };
         let is_emulator = matches!(address.place(), Place::Emulator(_));
         let plaintext = address.is_loopback() || is_emulator || options.plaintext_beyond_loopback;
-        let data = match &options.tls {
-            Some(tls) => {
-                let config = tls.for_client_of(Role::Table);
-                encrypted(&format!("https://{authority}"), config)?
-            }
-            None if plaintext => endpoint(&format!("http://{authority}"))?,
-            None => {
-                return Err(Error::invalid(format!(
-                    "the client would send plain text to {authority}, which is not on this \
-                     machine: give certificates, or allow plain text in a network you trust"
-                )));
-            }
-        };
+        if options.tls.is_none() && !plaintext {
+            return Err(Error::invalid(format!(
+                "the client would send plain text to {authority}, which is not on this machine: \
+                 give certificates, or allow plain text in a network you trust"
+            )));
+        }
+        let dialer = Dialer::to(Role::Table, options.tls.clone());
+        let endpoint = patient(malformed(authority, dialer.endpoint(authority))?);
+        let data = Line { endpoint, dialer: Some(dialer) };
         Ok(Way { data, admin: None, credentials: None })
     }
 
     /// The endpoints of Cloud Bigtable, whose certificates the system's authorities sign.
     pub(crate) fn to_google(credentials: Credentials) -> Result<Way> {
         let tls = || ClientTlsConfig::new().with_native_roots().timeout(CONNECT);
-        let (data, admin) = (encrypted(CLOUD_DATA, tls())?, encrypted(CLOUD_ADMIN, tls())?);
+        let line = |url| encrypted(url, tls()).map(|endpoint| Line { endpoint, dialer: None });
+        let (data, admin) = (line(CLOUD_DATA)?, line(CLOUD_ADMIN)?);
         Ok(Way { data, admin: Some(admin), credentials: Some(Arc::new(credentials)) })
     }
 
     /// The endpoints of a test server, in plain text.
     #[cfg(test)]
     pub(crate) fn to_test(data: &str, admin: &str, credentials: Credentials) -> Result<Way> {
-        let (data, admin) = (endpoint(data)?, endpoint(admin)?);
+        let line = |url| endpoint(url).map(|endpoint| Line { endpoint, dialer: None });
+        let (data, admin) = (line(data)?, line(admin)?);
         Ok(Way { data, admin: Some(admin), credentials: Some(Arc::new(credentials)) })
     }
 }
 
 fn endpoint(url: &str) -> Result<Endpoint> {
-    let endpoint = Endpoint::from_shared(url.to_owned());
-    let endpoint = endpoint.map_err(|error| Error::invalid(format!("{url}: {error}")))?;
-    Ok(endpoint
+    malformed(url, Endpoint::from_shared(url.to_owned())).map(patient)
+}
+
+fn malformed<T>(url: &str, made: std::result::Result<T, tonic::transport::Error>) -> Result<T> {
+    made.map_err(|error| Error::invalid(format!("{url}: {error}")))
+}
+
+fn patient(endpoint: Endpoint) -> Endpoint {
+    endpoint
         .connect_timeout(CONNECT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEPALIVE)
-        .keep_alive_while_idle(true))
+        .keep_alive_while_idle(true)
 }
 
 fn encrypted(url: &str, config: ClientTlsConfig) -> Result<Endpoint> {
@@ -132,16 +136,16 @@ impl Channels {
         let features = features()?;
         let by_token = way.credentials.is_some();
         let warm_up = warm_up(instance, app_profile, deadline, &features, by_token)?;
-        let open = |endpoint, count, warm_up| {
-            Pool::open(endpoint, count, way.credentials.clone(), deadline, warm_up)
+        let open = |line, count, warm_up| {
+            Pool::open(line, count, way.credentials.clone(), deadline, warm_up)
         };
         let data = open(way.data, options.connections, warm_up).await;
         let data = data.map_err(|status| of_read(&status))?;
         let admin = match way.admin {
             None => None,
-            Some(endpoint) => {
+            Some(line) => {
                 let nothing: WarmUp = Box::new(|_| async { Ok(()) }.boxed());
-                Some(open(endpoint, 1, nothing).await.map_err(|status| of_read(&status))?)
+                Some(open(line, 1, nothing).await.map_err(|status| of_read(&status))?)
             }
         };
         let (sent, reads_sent) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -321,6 +325,7 @@ mod tests {
         match Way::to_google(Credentials::new(Nobody)) {
             Ok(Way { data, admin, .. }) => {
                 let admin = admin.expect("tables have an endpoint of their own");
+                let [data, admin] = [data, admin].map(|line| line.endpoint);
                 assert_eq!(data.uri().to_string(), "https://bigtable.googleapis.com/");
                 assert_eq!(admin.uri().to_string(), "https://bigtableadmin.googleapis.com/");
                 assert!(data.get_tcp_nodelay() && admin.get_tcp_nodelay());

@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use cluster_net::Dialer;
 use futures::future::{BoxFuture, Either, FutureExt, MapErr, TryFutureExt};
 use http::header::AUTHORIZATION;
 use http::{Request, Response};
@@ -71,6 +72,30 @@ impl Service<Request<Body>> for Connection {
     }
 }
 
+/// The way to a server.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) endpoint: Endpoint,
+    /// Connects to servers of a cluster. Without it, tonic connects by itself.
+    pub(crate) dialer: Option<Dialer>,
+}
+
+impl Line {
+    fn connect_lazy(&self) -> Channel {
+        match &self.dialer {
+            Some(dialer) => dialer.connect_lazy(&self.endpoint),
+            None => self.endpoint.connect_lazy(),
+        }
+    }
+
+    async fn connect(&self) -> Result<Channel, Error> {
+        match &self.dialer {
+            Some(dialer) => dialer.connect(&self.endpoint).await,
+            None => self.endpoint.connect().await,
+        }
+    }
+}
+
 /// A fixed number of connections, used in turn.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -81,7 +106,7 @@ pub(crate) struct Pool {
 }
 
 struct Slots {
-    endpoint: Endpoint,
+    line: Line,
     credentials: Option<Arc<Credentials>>,
     channels: Vec<RwLock<Channel>>,
     warm_up: WarmUp,
@@ -103,15 +128,15 @@ impl Drop for Pool {
 impl Pool {
     /// Connects, and warms up every connection.
     pub(crate) async fn open(
-        endpoint: Endpoint,
+        line: Line,
         count: usize,
         credentials: Option<Arc<Credentials>>,
         deadline: Duration,
         warm_up: WarmUp,
     ) -> Result<Pool, Status> {
         let count = count.max(1);
-        let channels = (0..count).map(|_| RwLock::new(endpoint.connect_lazy())).collect();
-        let slots = Arc::new(Slots { endpoint, credentials, channels, warm_up, deadline });
+        let channels = (0..count).map(|_| RwLock::new(line.connect_lazy())).collect();
+        let slots = Arc::new(Slots { line, credentials, channels, warm_up, deadline });
         let warm = |slot| slots.warm(slot);
         futures::future::try_join_all((0..count).map(warm)).await?;
         let refreshing = tokio::spawn(slots.clone().refresh());
@@ -156,7 +181,7 @@ impl Slots {
     /// them.
     async fn replace(&self, slot: usize) -> Result<(), Status> {
         let made = once(self.deadline, async {
-            let channel = self.endpoint.connect().await;
+            let channel = self.line.connect().await;
             let channel = channel.map_err(|error| Status::from_error(error.into()))?;
             let credentials = self.credentials.clone();
             (self.warm_up)(Connection { channel: channel.clone(), credentials }).await?;

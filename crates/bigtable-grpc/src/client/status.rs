@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use bigtable::Error;
+use cluster_net::Fault;
 use tonic::{Code, Status};
 
 use super::credentials::NoCredentials;
@@ -12,6 +13,9 @@ use crate::identity::replaced;
 pub(crate) fn of_read(status: &Status) -> Error {
     if let Some(replaced) = replaced(status) {
         return replaced;
+    }
+    if let Some(refused) = refused(status) {
+        return refused;
     }
     match status.code() {
         Code::InvalidArgument
@@ -39,6 +43,9 @@ pub(crate) fn of_read(status: &Status) -> Error {
 pub(crate) fn of_mutation(status: &Status) -> Error {
     if let Some(full) = full(status) {
         return full;
+    }
+    if let Some(refused) = refused(status) {
+        return refused;
     }
     match status.code() {
         // The server refused the request before it looked at it. A status made on this side has
@@ -82,6 +89,21 @@ fn full(status: &Status) -> Option<Error> {
     ours.then_some(full)
 }
 
+/// Recognizes a refusal that stays until a person acts: of a connection for a certificate, or of a
+/// request for a role or a permission. Nothing was applied.
+fn refused(status: &Status) -> Option<Error> {
+    if let Some(fault) = fault(status) {
+        return Some(Error::Refused(fault.to_string()));
+    }
+    let by_server = matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated);
+    by_server.then(|| Error::Refused(status.message().to_owned()))
+}
+
+/// The fault for which there is no connection.
+fn fault(status: &Status) -> Option<&Fault> {
+    Fault::find(status.source()?)
+}
+
 /// True if the request was not sent, because there was no connection or no token.
 pub(crate) fn was_not_sent(status: &Status) -> bool {
     let mut cause = status.source();
@@ -101,7 +123,7 @@ pub(crate) fn is_broken(status: &Status) -> bool {
 
 /// True if the same request may succeed a moment later.
 pub(crate) fn is_transient(status: &Status) -> bool {
-    if full(status).is_some() {
+    if full(status).is_some() || fault(status).is_some() {
         return false;
     }
     match status.code() {

@@ -94,8 +94,8 @@ impl GrpcStore {
     /// Connects to the instance, and checks the routing of the application profile.
     ///
     /// # Errors
-    /// * `Unavailable` if no server answers, or its certificate is not one of the cluster, or it
-    ///   fails to say which store it has.
+    /// * `Unavailable` if no server answers, or it fails to say which store it has.
+    /// * `Refused` if one of the two refuses the other's certificate, or a permission is missing.
     /// * `InvalidRequest` without credentials, or for plain text to another machine that the
     ///   options do not allow.
     /// * `InvalidRequest` if the profile routes to several clusters or refuses single-row
@@ -234,7 +234,7 @@ impl GrpcStore {
             once(deadline, admin.modify_column_families(request)).await.map(drop)
         };
         match outcome {
-            Err(status) if status.code() == Code::PermissionDenied => Err(Error::invalid(format!(
+            Err(status) if status.code() == Code::PermissionDenied => Err(Error::Refused(format!(
                 "table {id} lacks families, and these credentials may not create them ({}): let a \
                  user with these permissions open the table once, or allow bigtable.tables.create \
                  and .update",

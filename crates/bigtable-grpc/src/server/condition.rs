@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bigtable_fjall::{Condition, FjallStore};
+use tonic::server::NamedService;
+use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use super::data::Data;
@@ -22,12 +24,19 @@ const REMIND_EVERY: Duration = Duration::from_secs(600);
 /// Follows the condition of the store until it halts, and returns the reason.
 pub(crate) async fn follow(store: Arc<FjallStore>, health: HealthReporter) -> String {
     loop {
-        health.set_serving::<BigtableServer<Data>>().await;
+        set(&health, ServingStatus::Serving).await;
         let condition = store.other_condition_than(&Condition::Writable).await;
-        health.set_not_serving::<BigtableServer<Data>>().await;
+        set(&health, ServingStatus::NotServing).await;
         if let Condition::Halted { why } = wait_for_writes(&store, condition).await {
             return why;
         }
+    }
+}
+
+/// Reports the state of the server as a whole, and of its service.
+pub(crate) async fn set(health: &HealthReporter, status: ServingStatus) {
+    for service in ["", <BigtableServer<Data> as NamedService>::NAME] {
+        health.set_service_status(service, status).await;
     }
 }
 

@@ -70,13 +70,12 @@ use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tonic::service::InterceptorLayer;
+use tonic_health::ServingStatus;
 
 use crate::identity::Named;
 use crate::proto::admin::bigtable_instance_admin_server::BigtableInstanceAdminServer;
 use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdminServer;
-use crate::proto::data::bigtable_server::BigtableServer;
 use crate::proto::longrunning::operations_server::OperationsServer;
-use data::Data;
 use tables::Tables;
 
 /// Most requests of one connection that the server works on at a time.
@@ -205,8 +204,7 @@ impl Server {
     /// # Errors
     /// * [`ServeError::Settings`] for plain text beyond this machine that the options do not
     ///   allow.
-    /// * [`ServeError::Transport`] for invalid certificates, or a failure of the network that
-    ///   concerns all connections.
+    /// * [`ServeError::Transport`] for a failure of the network that concerns all connections.
     /// * [`ServeError::Listener`] for an unusable listener.
     /// * [`ServeError::Halted`] if the disk fails, so that the store cannot answer any more.
     pub async fn serve_with(
@@ -280,19 +278,16 @@ impl Server {
                 );
             }
         }
-        let mut builder = tonic::transport::Server::builder();
-        if let Some(tls) = tls {
-            builder = builder.tls_config(tls.for_server())?;
-        }
+        let incoming = Incoming::new(listener, connections_max, tls);
         let (health, health_service) = tonic_health::server::health_reporter();
         let tables = self.tables;
         let following = condition::follow(tables.store.clone(), health.clone());
         let collecting = collect::follow(tables.clone());
         let stopping = async {
             let _ = stopped.await;
-            health.set_not_serving::<BigtableServer<Data>>().await;
+            condition::set(&health, ServingStatus::NotServing).await;
         };
-        let serving = builder
+        let serving = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .concurrency_limit_per_connection(CONNECTION_REQUESTS_MAX)
             .max_concurrent_streams(CONNECTION_STREAMS_MAX)
@@ -305,7 +300,7 @@ impl Server {
             .add_service(BigtableTableAdminServer::new(table_admin::TableAdmin(tables.clone())))
             .add_service(BigtableInstanceAdminServer::new(instance_admin::InstanceAdmin(tables)))
             .add_service(OperationsServer::new(instance_admin::Operations))
-            .serve_with_incoming_shutdown(Incoming::new(listener, connections_max), stopping);
+            .serve_with_incoming_shutdown(incoming, stopping);
         tokio::select! {
             served = serving => Ok(served?),
             why = following => Err(ServeError::Halted(why)),

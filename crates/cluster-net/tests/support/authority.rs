@@ -1,7 +1,9 @@
 //! Implements a certificate authority for the tests of this crate and of those that use it.
 
 use cluster_net::{Role, Tls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
 
 /// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -17,10 +19,13 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Issues a certificate and a key for these names, valid until the end of a year.
+    /// Issues a certificate and a key for these names, valid until the end of a year. Its subject
+    /// is the first name.
     pub(crate) fn issue(&self, names: &[&str], last_year: i32) -> (String, String) {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let subject = names.first().cloned().unwrap_or_default();
         let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name.push(DnType::CommonName, subject);
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(last_year, 12, 31);
         let key = KeyPair::generate().unwrap();

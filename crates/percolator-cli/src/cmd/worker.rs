@@ -1,13 +1,18 @@
 //! `worker`: runs the observers of an application in a process of its own.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use percolator::WorkerOptions;
 use percolator::cluster::Config;
 use percolator::watch::Sampling;
+use percolator::{Percolator, WorkerOptions};
+use percolator_console::Readiness;
+use percolator_rpc::health::HealthListener;
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use crate::clock;
 use crate::cmd::config;
@@ -17,6 +22,7 @@ use crate::console::{ConsoleArgs, Shown};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::log::{LogArgs, ServiceLog};
+use crate::output::Out;
 use crate::service::{self, State};
 use crate::store::{Place, connect, in_batches, replaced};
 
@@ -69,6 +75,9 @@ pub(crate) struct Worker {
     /// in N. All processes of a cluster should get the same value.
     #[arg(long, value_name = "off|1/N|all", default_value_t)]
     trace: Sampling,
+    /// Answer gRPC's health protocol (grpc.health.v1) at ADDR, in plain text, to everybody.
+    #[arg(long, value_name = "ADDR", help_heading = "Console")]
+    health: Option<SocketAddr>,
     #[command(flatten)]
     console: ConsoleArgs,
     #[command(flatten)]
@@ -148,6 +157,15 @@ impl Worker {
         }
         let mut settings = self.cluster.settings()?;
         in_batches(&mut settings)?;
+        let health = match self.health {
+            Some(addr) => Some(TcpListener::bind(addr).await.map_err(|error| {
+                Failure::usage(
+                    format!("cannot listen at {addr}: {error}"),
+                    "choose another address or port with --health; port 0 takes a free one",
+                )
+            })?),
+            None => None,
+        };
         let recorder = self.console.recorder();
         let patience = Duration::ZERO;
         let db = connect(&settings, "worker", recorder.clone(), self.trace, patience).await?;
@@ -178,13 +196,28 @@ impl Worker {
             gauge: None,
         };
         let consoles = self.console.listen(context, shown).await?;
+        let health = health.map(|listener| listen_for_health(listener, &db, out)).transpose()?;
         service::report(State::Ready);
         let ended = tokio::select! {
             () = ending => Ok(Exit::Done),
             why = replaced(&*db.services().store) => Err(why),
         };
-        drop(consoles);
+        drop((consoles, health));
         worker.stop().await;
         ended
     }
+}
+
+/// Answers gRPC's health protocol: the worker serves while its store and an oracle answer it.
+fn listen_for_health(
+    listener: TcpListener,
+    db: &Percolator,
+    out: Out,
+) -> std::io::Result<HealthListener> {
+    out.note(&format!("health   {}", listener.local_addr()?));
+    let (db, readiness) = (db.clone(), Arc::new(Readiness::default()));
+    Ok(HealthListener::start(listener, move || {
+        let (db, readiness) = (db.clone(), readiness.clone());
+        async move { readiness.of(&db).await.is_ok() }
+    }))
 }

@@ -13,9 +13,11 @@ use serde_json::Value;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The output of a command.
+#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) stderr: String,
     pub(crate) status: i32,
+    pub(crate) took: Duration,
 }
 
 pub(crate) fn program() -> Command {
@@ -30,8 +32,10 @@ pub(crate) fn program() -> Command {
 }
 
 pub(crate) fn run(words: &[&str]) -> Ran {
+    let begun = Instant::now();
     let output = program().args(words).output().unwrap();
     Ran {
+        took: begun.elapsed(),
         stderr: String::from_utf8(output.stderr).unwrap(),
         status: output.status.code().unwrap_or(-1),
     }
@@ -108,11 +112,19 @@ impl Process {
     /// Waits until the log has an event.
     #[track_caller]
     pub(crate) fn wait_for(&self, event: &str) {
+        self.wait_for_more(event, 0);
+    }
+
+    /// Waits until the log has an event more often than it had.
+    #[track_caller]
+    pub(crate) fn wait_for_more(&self, event: &str, than: usize) {
+        wait_until(event, || self.count(event) > than);
+    }
+
+    /// How many lines of the log have an event, in either form.
+    pub(crate) fn count(&self, event: &str) -> usize {
         let (text, json) = (format!("event=\"{event}\""), format!("\"event\":\"{event}\""));
-        wait_until(event, || {
-            let log = self.log();
-            log.contains(&text) || log.contains(&json)
-        });
+        self.log().lines().filter(|line| line.contains(&text) || line.contains(&json)).count()
     }
 
     pub(crate) fn signal(&self, signal: &str) {

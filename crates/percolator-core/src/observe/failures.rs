@@ -174,6 +174,7 @@ impl Failures {
 pub(super) fn is_of_the_services(error: &Error) -> bool {
     match error {
         Error::Oracle(_)
+        | Error::Refused(_)
         | Error::Unavailable(_)
         | Error::Overloaded { .. }
         | Error::Closed

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use cluster_net::{Dialer, Role};
 use percolator_core::Error;
 use tokio::time::timeout;
 
@@ -23,6 +24,7 @@ const AVOIDED: Duration = Duration::from_secs(1);
 pub(super) struct Driver {
     queue: std::sync::Arc<Queue>,
     options: RemoteOracleOptions,
+    dialer: Dialer,
     targets: Targets,
     link: Option<Link>,
     pause: Duration,
@@ -30,6 +32,9 @@ pub(super) struct Driver {
     highest: (u64, Option<Address>),
     /// The last error.
     trouble: String,
+    /// The number of failures since the last answer, and the last refusal among them.
+    failures: usize,
+    refusal: Option<String>,
 }
 
 /// The known processes, and the one to ask next.
@@ -81,8 +86,19 @@ impl Driver {
         // All clients begin with the first address, which is as good as any other.
         let targets = Targets { addresses, next: 0, leader: None, avoided: None };
         let trouble = "no oracle process was asked yet".to_owned();
-        let (pause, highest) = (PAUSE_MIN, (0, None));
-        Driver { queue, options, targets, link: None, pause, highest, trouble }
+        let dialer = Dialer::to(Role::Oracle, options.tls.clone());
+        Driver {
+            queue,
+            options,
+            dialer,
+            targets,
+            link: None,
+            pause: PAUSE_MIN,
+            highest: (0, None),
+            trouble,
+            failures: 0,
+            refusal: None,
+        }
     }
 
     /// Sends requests until the queue has ended.
@@ -114,7 +130,7 @@ impl Driver {
     }
 
     async fn connect(&mut self) {
-        let open = Link::open(self.targets.current(), self.options.tls.as_ref());
+        let open = Link::open(self.targets.current(), &self.dialer);
         let opened = timeout(self.options.attempt, open).await;
         let opened = opened.unwrap_or_else(|_| {
             Err(Miss::Broken { why: format!("no connection within {:?}", self.options.attempt) })
@@ -152,6 +168,7 @@ impl Driver {
             self.highest.0 = last;
         }
         self.pause = PAUSE_MIN;
+        (self.failures, self.refusal) = (0, None);
         self.queue.deliver(flight, given);
     }
 
@@ -175,6 +192,12 @@ impl Driver {
                 self.targets.advance();
                 (why, false)
             }
+            Miss::Refused { why } => {
+                self.link = None;
+                self.targets.advance();
+                self.refusal = Some(why.clone());
+                (why, false)
+            }
         };
         tracing::debug!(oracle = %from, %why, "the oracle did not answer");
         self.trouble = format!("{from}: {why}");
@@ -186,12 +209,28 @@ impl Driver {
                  {trouble}: check that an oracle process runs there (`percolator serve oracle`)"
             ))
         });
+        self.give_up_if_refused();
         if !go_on_at_once {
             // Half to all of the pause, so that the clients of a dead leader do not return
             // together.
             let jitter = 0.5 + rand::random::<f64>() / 2.0;
             tokio::time::sleep(self.pause.mul_f64(jitter)).await;
             self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl Driver {
+    /// Fails all callers at once if each address had its turn, and one of the processes refused
+    /// this client. The refusal stays until a person acts, so waiting does not help.
+    fn give_up_if_refused(&mut self) {
+        self.failures += 1;
+        if self.failures < self.targets.addresses.len() {
+            return;
+        }
+        self.failures = 0;
+        if let Some(why) = self.refusal.take() {
+            self.queue.expire(Duration::ZERO, || Error::Refused(why.clone()));
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use cluster_net::{Dialer, Fault};
 use futures::SinkExt;
 use futures::channel::mpsc;
 use percolator_core::Timestamp;
-use tonic::Streaming;
-use tonic::transport::Endpoint;
+use tonic::{Code, Streaming};
 
+use crate::Address;
 use crate::oracle::batch::Given;
 use crate::proto::oracle as proto;
 use crate::proto::oracle::oracle_client::OracleClient;
 use crate::proto::oracle::refusal::Reason;
 use crate::proto::oracle::reply::Outcome;
-use crate::{Address, Role, Tls};
 
 /// Longest reply that the client reads, in bytes: numbers, an address, and a sentence.
 const REPLY_BYTES_MAX: usize = 16 * 1024;
@@ -39,27 +39,23 @@ pub(super) enum Miss {
     Later { why: String },
     /// The connection is unusable.
     Broken { why: String },
+    /// The process refuses this client, or the client the process, until a person acts.
+    Refused { why: String },
     /// No process will ever answer this request.
     Never { why: String },
 }
 
 impl Link {
     /// Connects to the oracle at `address`.
-    pub(super) async fn open(address: &Address, tls: Option<&Tls>) -> Result<Self, Miss> {
-        let broken = |error: &dyn std::error::Error| Miss::Broken { why: causes(error) };
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"));
-        let mut endpoint = endpoint
+    pub(super) async fn open(address: &Address, dialer: &Dialer) -> Result<Self, Miss> {
+        let endpoint = dialer.endpoint(&address.to_string());
+        let endpoint = endpoint
             .map_err(|error| broken(&error))?
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .keep_alive_while_idle(true);
-        if let Some(tls) = tls {
-            let config = tls.for_client_of(Role::Oracle);
-            endpoint = endpoint.tls_config(config).map_err(|error| broken(&error))?;
-        }
-        let channel = endpoint.connect().await.map_err(|error| broken(&error))?;
+        let channel = dialer.connect(&endpoint).await.map_err(|error| broken(&error))?;
         let mut client = OracleClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX);
         let (requests, outgoing) = mpsc::channel(1);
         let replies = client.serve(outgoing).await.map_err(|status| refused(&status))?;
@@ -114,7 +110,17 @@ fn miss(refusal: &proto::Refusal) -> Miss {
     }
 }
 
+fn broken(error: &(dyn std::error::Error + 'static)) -> Miss {
+    match Fault::find(error) {
+        Some(fault) => Miss::Refused { why: fault.to_string() },
+        None => Miss::Broken { why: causes(error) },
+    }
+}
+
 fn refused(status: &tonic::Status) -> Miss {
+    if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
+        return Miss::Refused { why: status.message().to_owned() };
+    }
     let why = match std::error::Error::source(status) {
         Some(source) => format!("{}: {}", status.message(), causes(source)),
         None => format!("{} ({})", status.message(), status.code()),

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_net::Incoming;
-use percolator_core::OracleNode;
+use futures::FutureExt;
+use percolator_core::{Oracle, OracleNode, OracleRole};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use tonic::server::NamedService;
 use tonic::transport::Server;
 
+use crate::health::{Health, is_ok};
 use crate::oracle::service::Service;
 use crate::proto::oracle::oracle_server::OracleServer as Grpc;
 use crate::{Error, Tls, check_plaintext};
@@ -31,6 +34,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest time for clients to notice that the server ends.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Longest time for a look whether the leader still leads.
+const LEADS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The options of an oracle process.
 ///
@@ -57,6 +63,10 @@ impl Default for OracleServerOptions {
 
 /// An oracle process. If it is dropped, other processes wait until its lease expires, as after
 /// a crash. [`stop`](OracleServer::stop) hands over at once.
+///
+/// It answers gRPC's health protocol. The service `percolator.oracle.v1.Oracle` serves only while
+/// this process leads. The process as a whole, with the empty name, also serves as a standby that
+/// can read the store.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -92,7 +102,6 @@ impl OracleServer {
     /// * [`Error::Settings`] for a limit of no clients, or for plain text beyond this machine
     ///   that the options do not allow.
     /// * [`Error::Listen`] if the listener is unusable.
-    /// * [`Error::Transport`] for invalid certificates.
     pub fn start(
         node: Arc<OracleNode>,
         listener: TcpListener,
@@ -117,15 +126,13 @@ impl OracleServer {
             certified: options.tls.is_some(),
         };
         let service = Grpc::new(service).max_decoding_message_size(REQUEST_BYTES_MAX);
-        let incoming = Incoming::new(listener, permits.saturating_add(CONNECTIONS_BEYOND));
-        let mut builder = Server::builder();
-        if let Some(tls) = &options.tls {
-            builder = builder.tls_config(tls.for_server())?;
-        }
-        let router = builder
+        let connections_max = permits.saturating_add(CONNECTIONS_BEYOND);
+        let incoming = Incoming::new(listener, connections_max, options.tls.clone());
+        let router = Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_concurrent_streams(Some(STREAMS_MAX))
+            .add_service(health(node.clone(), stopped.clone()))
             .add_service(service);
         let mut ending = stopped;
         let serving = tokio::spawn(router.serve_with_incoming_shutdown(incoming, async move {
@@ -161,6 +168,29 @@ impl OracleServer {
         }
         resigned
     }
+}
+
+/// The health service of an oracle process.
+fn health(
+    node: Arc<OracleNode>,
+    stopped: watch::Receiver<bool>,
+) -> tonic_health::pb::health_server::HealthServer<Health> {
+    Health::service(move |service| {
+        let (node, stops) = (node.clone(), *stopped.borrow());
+        let is_oracle = service == <Grpc<Service> as NamedService>::NAME;
+        if !is_oracle && !service.is_empty() {
+            return std::future::ready(None).boxed();
+        }
+        async move {
+            let serves = match node.role() {
+                // The leader looks at its lease, and renews the lease if it has expired.
+                OracleRole::Leads(oracle) => is_ok(LEADS_WITHIN, oracle.peek()).await,
+                OracleRole::StandsBy { trouble, .. } => !is_oracle && trouble.is_none(),
+            };
+            Some(serves && !stops)
+        }
+        .boxed()
+    })
 }
 
 impl Drop for OracleServer {

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster_net::{Peer, Reason as Refused};
 use futures::{Stream, StreamExt, stream};
 use percolator_core::{Error, Oracle, OracleNode, OracleRole};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -56,6 +57,11 @@ impl proto::oracle_server::Oracle for Service {
             check_peer(&request, &[Role::Client])?;
         }
         let Ok(permit) = self.clients.clone().try_acquire_owned() else {
+            if let Some(peer) = request.extensions().get::<Peer>() {
+                peer.refuse(Refused::ClientsMax, || {
+                    "this oracle serves its maximum number of clients".to_owned()
+                });
+            }
             return Err(Status::resource_exhausted(
                 "this oracle serves its maximum number of clients: ask another one, or raise \
                  `clients_max`",

@@ -15,7 +15,7 @@ use percolator::runtime::TokioRuntime;
 use percolator_rpc::oracle::{
     OracleServer, OracleServerOptions, RemoteOracle, RemoteOracleOptions,
 };
-use percolator_rpc::{Error, Role, Tls};
+use percolator_rpc::{Address, Error, Role, Tls};
 use tokio::net::TcpListener;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
@@ -27,12 +27,27 @@ async fn server(tls: Tls) -> Process {
     start_with(&Arc::new(MemoryStore::new()), options).await
 }
 
-/// Requests a timestamp, and returns the error of a refusal.
+/// Requests a timestamp, and returns the reason of a refusal. The client must not wait for its
+/// deadline.
 async fn ask(server: &Process, tls: Option<Tls>) -> Result<(), String> {
+    ask_one_of(vec![server.address()], tls).await
+}
+
+async fn ask_one_of(addresses: Vec<Address>, tls: Option<Tls>) -> Result<(), String> {
     let patient = RemoteOracleOptions { tls, ..RemoteOracleOptions::default() };
-    let options = RemoteOracleOptions { deadline: Duration::from_millis(50), ..patient };
-    let oracle = RemoteOracle::new(vec![server.address()], options).unwrap();
-    oracle.timestamp().await.map(drop).map_err(|error| error.to_string())
+    let options = RemoteOracleOptions { deadline: Duration::from_secs(600), ..patient };
+    let oracle = RemoteOracle::new(addresses, options).unwrap();
+    match oracle.timestamp().await {
+        Ok(_) => Ok(()),
+        Err(percolator::Error::Refused(why)) => Err(why),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_says(refused: Result<(), String>, parts: &[&str]) {
+    let why = refused.expect_err("it is refused");
+    assert!(parts.iter().all(|part| why.contains(part)), "{why}");
 }
 
 #[tokio::test]
@@ -43,14 +58,16 @@ async fn only_clients_of_the_authority_and_of_the_role_are_served() {
     ask(&server, Some(authority.tls(&[Role::Client]))).await.unwrap();
     ask(&server, Some(authority.tls(&[Role::Table, Role::Client]))).await.unwrap();
 
-    let wrong_role = ask(&server, Some(authority.tls(&[Role::Table]))).await.unwrap_err();
-    assert!(wrong_role.contains("does not name client.percolator.internal"), "{wrong_role}");
-    ask(&server, Some(stranger.tls(&[Role::Client]))).await.unwrap_err();
+    let wrong_role = ask(&server, Some(authority.tls(&[Role::Table]))).await;
+    assert_says(wrong_role, &["CN=table", "does not name client.percolator.internal"]);
+    let untrusted = ask(&server, Some(stranger.tls(&[Role::Client]))).await;
+    assert_says(untrusted, &["of the oracle at 127.0.0.1:", "that this client trusts"]);
     // The client trusts the server, but the server does not trust the client.
-    let foreign = authority.tls_of_another(&stranger, Role::Client);
-    ask(&server, Some(foreign)).await.unwrap_err();
-    ask(&server, Some(authority.tls_until(&[Role::Client], 2020))).await.unwrap_err();
-    ask(&server, None).await.unwrap_err();
+    let foreign = ask(&server, Some(authority.tls_of_another(&stranger, Role::Client))).await;
+    assert_says(foreign, &["this client's certificate (CN=client", "is not signed by"]);
+    let expired = ask(&server, Some(authority.tls_until(&[Role::Client], 2020))).await;
+    assert_says(expired, &["this client's certificate (CN=client", "expired on 2020-12-31"]);
+    assert_says(ask(&server, None).await, &["demands TLS"]);
     // Refused clients do not disturb the others.
     ask(&server, Some(authority.tls(&[Role::Client]))).await.unwrap();
 }
@@ -83,9 +100,26 @@ async fn a_server_that_is_no_oracle_or_has_expired_is_not_believed() {
     let client = || Some(authority.tls(&[Role::Client]));
     let posing = server(authority.tls(&[Role::Client, Role::Table])).await;
     posing.leads().await;
-    ask(&posing, client()).await.unwrap_err();
+    let refused = ask(&posing, client()).await;
+    assert_says(refused, &["(CN=client", "does not name oracle.percolator.internal"]);
     let expired = authority.tls_until(&[Role::Oracle], 2020);
-    ask(&server(expired).await, client()).await.unwrap_err();
+    let refused = ask(&server(expired).await, client()).await;
+    assert_says(refused, &["of the oracle at", "expired on 2020-12-31"]);
+}
+
+/// A process that refuses, or is refused, does not hide another one that answers.
+#[tokio::test]
+async fn all_addresses_are_tried_before_a_refusal_is_final() {
+    let authority = Authority::new();
+    let client = || Some(authority.tls(&[Role::Client]));
+    let expired = server(authority.tls_until(&[Role::Oracle], 2020)).await;
+    let good = server(authority.tls(&[Role::Oracle])).await;
+    good.leads().await;
+    ask_one_of(vec![expired.address(), good.address()], client()).await.unwrap();
+    // Nobody listens at the second address.
+    let nobody = "127.0.0.1:1".parse().unwrap();
+    let refused = ask_one_of(vec![expired.address(), nobody], client()).await;
+    assert_says(refused, &["of the oracle at", "expired on 2020-12-31"]);
 }
 
 #[tokio::test]
@@ -117,5 +151,8 @@ fn files_that_are_no_certificates_are_named() {
     let (certificate, key) = authority.issue(&[Role::Client.name()], 2090);
     let error = Tls::from_pem(&authority.pem(), &key, &certificate).unwrap_err().to_string();
     assert!(error.contains("the certificate is not in PEM"), "{error}");
+    let (_, other) = authority.issue(&[Role::Client.name()], 2090);
+    let error = Tls::from_pem(&authority.pem(), &certificate, &other).unwrap_err().to_string();
+    assert!(error.contains("the key does not belong to the certificate"), "{error}");
     assert_eq!(format!("{:?}", authority.tls(&[Role::Client])), "Tls", "no key in any output");
 }

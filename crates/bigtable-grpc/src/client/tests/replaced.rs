@@ -58,7 +58,7 @@ async fn a_client_that_cannot_learn_the_store_is_not_opened() {
         script.play(|play| play.describe = Some(status));
         match open(&script).await.unwrap_err() {
             Error::Unavailable { .. } => assert!(is_transient),
-            Error::InvalidRequest(_) => assert!(!is_transient),
+            Error::Refused(_) => assert!(!is_transient),
             error => panic!("{error:?}"),
         }
     }

@@ -28,13 +28,16 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// Waits until the server reports this health.
+/// Waits until the server reports this health, as a whole and for its service.
 async fn health(world: &World, wanted: i32) {
     let (mut client, began) = (HealthClient::new(world.channel.clone()), Instant::now());
     loop {
-        let service = "google.bigtable.v2.Bigtable".to_owned();
-        let answer = client.check(HealthCheckRequest { service }).await.unwrap();
-        if answer.into_inner().status == wanted {
+        let mut statuses = Vec::new();
+        for service in ["", "google.bigtable.v2.Bigtable"] {
+            let request = HealthCheckRequest { service: service.to_owned() };
+            statuses.push(client.check(request).await.unwrap().into_inner().status);
+        }
+        if statuses == [wanted; 2] {
             return;
         }
         assert!(began.elapsed() < LONGEST, "the health never becomes {wanted}");

@@ -4,6 +4,7 @@
 //! ```text
 //!   plan.rs     the plan of a cluster, kept in its directory
 //!   process.rs  one process: starting it, checking whether it lives, ending it
+//!   look.rs    which processes run, hang, lead or write
 //!   up.rs  status.rs  down.rs
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! again to bring a dead one back.
 
 mod down;
+mod look;
 mod plan;
 mod process;
 mod status;

@@ -72,6 +72,21 @@ pub(super) fn pid(place: &Place, role: Role) -> anyhow::Result<Option<u32>> {
     }
 }
 
+/// Whether a process stands still, because of SIGSTOP or a debugger.
+#[cfg(target_os = "linux")]
+pub(super) fn is_stopped(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The state follows the name of the program, which is in parentheses and may contain some.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, Some('T' | 't'))
+}
+
+/// Whether a process stands still cannot be seen on this system.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_stopped(_: u32) -> bool {
+    false
+}
+
 /// Locks the file of a process that does not run. Another command that looks at the file at this
 /// moment holds a lock briefly, so this function tries again.
 fn lock(run: &File, role: Role) -> anyhow::Result<()> {

@@ -1,25 +1,25 @@
-//! `cluster status`: shows which processes of a local cluster run, and which oracle leads.
+//! `cluster status`: shows which processes of a local cluster run, which oracle leads, and which
+//! worker writes the search index.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use percolator::cluster::{Config, OracleNode};
 use serde_json::{Value, json};
 
+use super::look::{self, Look, Seen, State};
 use super::plan::{Place, Plan};
-use super::process;
-use crate::cmd::config;
+use crate::clock;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::Column;
 
-/// How long the store may take to return the leading oracle.
-const LEADER_MAX: Duration = Duration::from_secs(3);
-
-/// Show which processes of a cluster run, and which oracle leads.
+/// Show which processes of a cluster run, which oracle leads, and which worker writes the search
+/// index.
 ///
-/// The exit status is 1 if a process does not run or no oracle leads.
+/// A process hangs if it is stopped, or does not answer within two seconds. A worker also hangs if
+/// it writes the search index and has reported nothing for 30 seconds. The exit status is 1 if a
+/// process does not run, hangs or does not serve, or if no oracle leads.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator cluster status --json --data D")]
@@ -36,39 +36,12 @@ impl Status {
     }
 }
 
-/// Prints the state of a cluster. Returns true if every process runs and an oracle leads.
+/// Prints the state of a cluster. Returns true if every process serves and an oracle leads.
 pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyhow::Result<bool> {
-    let leader = leader(place).await;
-    let mut well = leader.as_ref().is_ok_and(Option::is_some);
-    let (mut rows, mut processes) = (Vec::new(), Vec::new());
-    for role in plan.roles() {
-        let pid = process::pid(place, role)?;
-        let address = plan.address(role).map(|address| address.to_string());
-        let leads = address.is_some() && leader.as_ref().is_ok_and(|leader| *leader == address);
-        well &= pid.is_some();
-        processes.push(json!({
-            "role": role.to_string(), "pid": pid, "address": address, "leads": leads,
-            "log": place.log(role).display().to_string(),
-        }));
-        let state = match (pid, leads) {
-            (None, _) => "does not run",
-            (Some(_), true) => "runs, leads",
-            (Some(_), false) => "runs",
-        };
-        rows.push(vec![
-            role.to_string(),
-            state.to_owned(),
-            pid.map(|pid| pid.to_string()).unwrap_or_default(),
-            address.unwrap_or_default(),
-        ]);
-    }
+    let look = look::at(place, plan).await?;
+    let well = look.is_well();
     if context.out.json {
-        context.out.json(&json!({
-            "well": well, "store": plan.store, "locks": plan.locks,
-            "leader": leader.as_ref().ok().cloned().flatten(),
-            "config": place.settings_file().display().to_string(),
-            "processes": Value::from(processes),
-        }))?;
+        context.out.json(&in_json(place, plan, &look))?;
         return Ok(well);
     }
     let header = [
@@ -77,26 +50,66 @@ pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyho
         Column::right("pid"),
         Column::left("address"),
     ];
-    context.out.table(&header, rows)?;
-    match &leader {
+    let row = |seen: &Seen| {
+        vec![
+            seen.role.to_string(),
+            in_words(&look, seen),
+            seen.pid.map(|pid| pid.to_string()).unwrap_or_default(),
+            seen.address.map(|address| address.to_string()).unwrap_or_default(),
+        ]
+    };
+    context.out.table(&header, look.processes.iter().map(row).collect())?;
+    for seen in look.processes.iter().filter(|seen| seen.state == State::Hangs) {
+        context.out.warn(&format!(
+            "{} hangs: continue it, or end process {} and run `percolator cluster up` again",
+            seen.role,
+            seen.pid.unwrap_or_default()
+        ));
+    }
+    match &look.leader {
         Ok(Some(_)) => {}
         Ok(None) => context.out.warn("no oracle leads at the moment"),
         Err(error) => context.out.warn(&format!("the leading oracle is unknown: {error:#}")),
     }
+    if let Err(error) = &look.writer {
+        context.out.warn(&format!("the writer of the search index is unknown: {error:#}"));
+    }
     Ok(well)
 }
 
-/// Returns the address of the leading oracle, as the store has it.
-async fn leader(place: &Place) -> anyhow::Result<Option<String>> {
-    // The environment may name another cluster: only the settings of this one are read.
-    let mut config = Config::default();
-    config.add_file(&place.settings_file()).map_err(config::with_advice)?;
-    let ask = async {
-        let store = config.open_store().await?;
-        OracleNode::leader(&*store).await
-    };
-    match tokio::time::timeout(LEADER_MAX, ask).await {
-        Ok(leader) => Ok(leader?),
-        Err(_) => anyhow::bail!("{} did not answer", config.store().map_err(config::with_advice)?),
+fn leads(look: &Look, seen: &Seen) -> bool {
+    seen.pid.is_some() && matches!(&look.leader, Ok(Some(leader)) if seen.is_at(leader))
+}
+
+fn in_words(look: &Look, seen: &Seen) -> String {
+    let mut text = seen.state.name().to_owned();
+    if leads(look, seen) {
+        text.push_str(", leads");
     }
+    if let Some(writer) = look.writer_in(seen) {
+        let silent = clock::age(Duration::from_millis(writer.silent_ms));
+        text.push_str(&format!(", writes the search index (reported {silent} ago)"));
+    }
+    text
+}
+
+fn in_json(place: &Place, plan: &Plan, look: &Look) -> Value {
+    let process = |seen: &Seen| {
+        json!({
+            "role": seen.role.to_string(),
+            "state": seen.state.name(),
+            "pid": seen.pid,
+            "address": seen.address.map(|address| address.to_string()),
+            "leads": leads(look, seen),
+            "writes_search": look.writer_in(seen).is_some(),
+            "log": place.log(seen.role).display().to_string(),
+        })
+    };
+    json!({
+        "well": look.is_well(), "store": plan.store, "locks": plan.locks,
+        "leader": look.leader.as_ref().ok().cloned().flatten(),
+        "writer": look.writer.as_ref().ok().cloned().flatten(),
+        "config": place.settings_file().display().to_string(),
+        "processes": look.processes.iter().map(process).collect::<Vec<_>>(),
+    })
 }

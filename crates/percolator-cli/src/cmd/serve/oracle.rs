@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::cmd::config;
 use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::member::{MemberArgs, Membership};
-use crate::cmd::serve::tls::TlsArgs;
+use crate::cmd::serve::tls::{TlsArgs, renewing};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::log::LogArgs;
@@ -102,6 +102,7 @@ impl Oracle {
         let options = OracleOptions { address: advertised.to_string(), window: self.window };
         let runtime = Arc::new(TokioRuntime::current());
         let node = Arc::new(OracleNode::new(store.clone(), runtime, options)?);
+        let renewing = renewing(tls.clone())?;
         let options = OracleServerOptions {
             clients_max: self.clients_max,
             tls,
@@ -127,6 +128,7 @@ impl Oracle {
             never = membership.join(joining, Some(store.clone()), context, "oracle", gauge) => {
                 match never {}
             }
+            never = renewing => match never {},
         }
         membership.leave().await;
         server.stop().await?;

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::member::{MemberArgs, Membership};
-use crate::cmd::serve::tls::TlsArgs;
+use crate::cmd::serve::tls::{TlsArgs, renewing};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::log::{LogArgs, SERVICE};
@@ -115,6 +115,7 @@ impl Table {
                 ),
             });
         }
+        let renewing = renewing(tls.clone())?;
         let options = ServeOptions {
             tls,
             plaintext_beyond_loopback: self.tls.insecure,
@@ -146,6 +147,7 @@ impl Table {
             ),
             never = joined => match never {},
             never = ready => match never {},
+            never = renewing => match never {},
         }
         Ok(Exit::Done)
     }

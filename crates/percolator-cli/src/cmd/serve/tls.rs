@@ -1,10 +1,14 @@
 //! Takes the certificates of a server from the command line, or its permission to serve without.
 
+use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use percolator_rpc::{Error, Tls, check_plaintext};
+
+use crate::log::SERVICE;
 
 /// Certificates that both sides of a connection show.
 #[derive(Debug, Args)]
@@ -14,7 +18,7 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "FILE", requires_all = ["tls_certificate", "tls_key"])]
     tls_authority: Option<PathBuf>,
     /// The certificate of this process. It names the role, such as oracle.percolator.internal or
-    /// table.percolator.internal.
+    /// table.percolator.internal. Renewed files are read before the next connection, and on SIGHUP.
     #[arg(long, value_name = "FILE", requires = "tls_authority")]
     tls_certificate: Option<PathBuf>,
     /// The private key of the certificate.
@@ -39,4 +43,30 @@ impl TlsArgs {
         }
         Ok(None)
     }
+}
+
+/// Reads the files of certificates again at each SIGHUP, and never completes. Without certificates
+/// the signal is logged, and does not end the process.
+#[cfg(unix)]
+pub(super) fn renewing(tls: Option<Tls>) -> io::Result<impl Future<Output = Infallible>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut asked = signal(SignalKind::hangup())?;
+    Ok(async move {
+        while asked.recv().await.is_some() {
+            match &tls {
+                Some(tls) => tls.renew(),
+                None => tracing::info!(
+                    target: SERVICE, event = "nothing_to_renew",
+                    "SIGHUP: this server has no certificates to read again"
+                ),
+            }
+        }
+        std::future::pending().await
+    })
+}
+
+/// Never completes: this system has no such signal.
+#[cfg(not(unix))]
+pub(super) fn renewing(_: Option<Tls>) -> io::Result<impl Future<Output = Infallible>> {
+    Ok(std::future::pending())
 }

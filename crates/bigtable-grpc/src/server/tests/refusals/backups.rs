@@ -29,7 +29,7 @@ fn row(number: u64) -> RowMutation {
 
 async fn refusal(store: &GrpcStore, name: &str) -> String {
     match store.backup(name).await {
-        Err(Error::InvalidRequest(why)) => why.to_string(),
+        Err(Error::InvalidRequest(why) | Error::Refused(why)) => why,
         other => panic!("{name:?}: {other:?}"),
     }
 }
