@@ -34,9 +34,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use percolator::{Column, Percolator, Transaction};
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::records::{decode, encode};
 use crate::tables::{FORMAT, Tables};
-use crate::{Error, WebIndex};
 
 const ROW: &str = "search";
 const WRITER: Column = Column::literal("writer");
@@ -162,30 +162,15 @@ pub(crate) async fn fence(
     )))
 }
 
-impl WriterView {
-    /// Returns the writer of the web index in a database. `None` if there is no web index, or no
-    /// worker has reported.
-    ///
-    /// ```
-    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-    /// let db = percolator::Percolator::in_memory().await?;
-    /// assert!(webindex::WriterView::current(&db).await?.is_none());
-    /// # Ok::<(), webindex::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// Errors of the database.
-    pub async fn current(db: &Percolator) -> Result<Option<Self>, Error> {
-        // Opening the table would create it.
-        if !WebIndex::is_in(db).await? {
-            return Ok(None);
-        }
-        let format = db.table(FORMAT).await?;
-        let view = db.snapshot().await?;
-        let record = decode(view.get(&format, ROW, &WRITER).await?)?;
-        Ok(record.map(WriterView::of))
-    }
+/// The view of the writer's record in a database that has a web index.
+pub(crate) async fn stored(db: &Percolator) -> Result<Option<WriterView>, Error> {
+    let format = db.table(FORMAT).await?;
+    let view = db.snapshot().await?;
+    let record = decode(view.get(&format, ROW, &WRITER).await?)?;
+    Ok(record.map(WriterView::of))
+}
 
+impl WriterView {
     pub(crate) fn of(record: Record) -> Self {
         let Record { generation, worker, process, beat_ms, .. } = record;
         let silent_ms = now_ms().saturating_sub(beat_ms);

@@ -3,7 +3,7 @@
 //! In TLS 1.3 the client's part of the handshake ends before the server has checked the client's
 //! certificate. A refusal arrives only after that, instead of the first bytes of HTTP/2. If a
 //! request were sent meanwhile, its sender could not tell a refusal from a broken connection. So
-//! the dialer greets the server itself: it sends the 24 bytes with which every client of HTTP/2
+//! the dialer greets the server itself. It sends the 24 bytes with which every client of HTTP/2
 //! begins, and waits for the first bytes of the answer. Then a refusal is an error of the
 //! connection, and no request was sent. In plain text, a server that demands TLS is known by its
 //! answer, too.

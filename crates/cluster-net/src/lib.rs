@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   tls.rs        the certificates of this process, and their renewal      role.rs
-//!                 (loaded.rs parses them; certificate.rs names them; verify.rs remembers the peer's)
+//!                 (loaded.rs parses them, certificate.rs names them, verify.rs keeps the peer's)
 //!   listener.rs   a server's connections: a bounded number, none silent for ever (wire.rs)
 //!   accept.rs     their TLS handshakes        peer.rs   the role of the sender of a request
 //!   refusals.rs   a log of the refused, in few lines

@@ -62,8 +62,8 @@ struct Files {
     key: PathBuf,
 }
 
-/// What distinguishes the contents of the three files from earlier ones; `None` for a file that
-/// cannot be looked at.
+/// The marks by which new contents of the three files are told from earlier ones. `None` for a file
+/// that cannot be looked at.
 type Marks = [Option<Mark>; 3];
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -27,6 +27,7 @@ use crate::Error;
 use crate::observers;
 use crate::search::SearchIndex;
 use crate::tables::{self, Tables};
+use crate::writer::{self, WriterView};
 
 use reading::Reading;
 
@@ -153,6 +154,23 @@ impl WebIndex {
                 && observed.observer == observers::PARSE
         };
         Ok(db.observers().await?.iter().any(first))
+    }
+
+    /// Returns the writer of the search index of the web index in a database. `None` if there is
+    /// no web index, or no worker has reported.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let db = percolator::Percolator::in_memory().await?;
+    /// assert!(webindex::WebIndex::writer_in(&db).await?.is_none());
+    /// # Ok::<(), webindex::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub async fn writer_in(db: &Percolator) -> Result<Option<WriterView>, Error> {
+        // Opening a table would create it.
+        if WebIndex::is_in(db).await? { writer::stored(db).await } else { Ok(None) }
     }
 
     /// Returns the database.

@@ -12,8 +12,8 @@
 //! other reference is left.
 //!
 //! The thread starts with the first sealed buffer, and ends when the engine is closed. Nothing
-//! announces the last reference, so the thread looks for it: soon after a buffer was sealed,
-//! and ever more rarely while the buffer stays in use.
+//! announces the last reference, so the thread looks for it. It looks soon after a buffer was
+//! sealed, and ever more rarely while the buffer stays in use.
 
 use std::any::Any;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -91,10 +91,10 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_secs(60);
 
-    /// Tells the name of the thread that frees it.
-    struct Told(Sender<Option<String>>);
+    /// Sends the name of the thread that frees it.
+    struct Named(Sender<Option<String>>);
 
-    impl Drop for Told {
+    impl Drop for Named {
         fn drop(&mut self) {
             self.0.send(thread::current().name().map(str::to_owned)).unwrap();
         }
@@ -104,12 +104,12 @@ mod tests {
     fn the_thread_frees_a_buffer_after_its_last_user() {
         let freeing = Freeing::default();
         let (dropped, drops) = channel();
-        let buffer = Arc::new(Told(dropped.clone()));
+        let buffer = Arc::new(Named(dropped.clone()));
         freeing.free(buffer.clone());
         let reader = buffer.clone();
         drop(buffer);
         // A second buffer, which nobody uses, shows that the thread has looked meanwhile.
-        freeing.free(Arc::new(Told(dropped)));
+        freeing.free(Arc::new(Named(dropped)));
         let by = || drops.recv_timeout(LONGEST).unwrap();
         assert_eq!(by().as_deref(), Some("bigtable-free"));
         assert!(drops.try_recv().is_err(), "a reader uses the first buffer");

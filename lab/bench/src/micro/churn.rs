@@ -4,8 +4,8 @@
 //! An update is a transaction that gets a cell and sets it. Its value is longer than what a write
 //! record takes, so a get reads twice. One client updates random rows.
 //!
-//! A call counts as slow if it takes longer than [`SLOW`]. A caller notices such a call, and the
-//! percentiles do not show it: at 5,000 calls a second, 50 slow ones a minute are below the 99.9th
+//! A call counts as slow if it takes longer than [`SLOW`]. Callers notice such a call, and
+//! percentiles do not show it. At 5,000 calls a second, 50 slow ones a minute are beyond the 99.9th
 //! percentile.
 
 use std::collections::HashSet;

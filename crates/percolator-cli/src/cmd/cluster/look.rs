@@ -9,14 +9,14 @@ use percolator::cluster::{Config, OracleNode};
 use percolator::watch::Sampling;
 use percolator_rpc::health;
 use tokio::time::timeout;
-use webindex::WriterView;
+use webindex::{WebIndex, WriterView};
 
 use super::plan::{Place, Plan, Role};
 use super::process;
 use crate::cmd::config;
 use crate::store::connect;
 
-/// How long a process may take to answer. One that takes longer hangs.
+/// How long a process may take to answer. A process that takes longer hangs.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long the store may take to return the leading oracle, or the writer of the search index.
 const STORE_MAX: Duration = Duration::from_secs(3);
@@ -143,7 +143,7 @@ async fn state(seen: &Seen) -> State {
     match timeout(ANSWER_MAX, health::serves(address, "")).await {
         Ok(Ok(true)) => State::Runs,
         Ok(Ok(false)) => State::Refuses,
-        // It lives, and does not listen: it is about to start or to end, or something else is there.
+        // It lives, and does not listen: it is about to start or to end, or another one is there.
         Ok(Err(_)) => State::Refuses,
         Err(_) => State::Hangs,
     }
@@ -172,5 +172,5 @@ async fn leader(place: &Place) -> anyhow::Result<Option<String>> {
 async fn writer(place: &Place) -> anyhow::Result<Option<WriterView>> {
     let db =
         connect(&settings(place)?, "client", None, Sampling::default(), Duration::ZERO).await?;
-    Ok(WriterView::current(&db).await?)
+    Ok(WebIndex::writer_in(&db).await?)
 }
