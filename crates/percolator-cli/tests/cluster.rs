@@ -184,7 +184,7 @@ fn a_process_that_stands_still_differs_from_one_that_runs_and_the_writer_is_name
     let status = cluster.status();
     let processes = status["processes"].as_array().unwrap();
     let writers: Vec<_> =
-        processes.iter().filter(|process| process["writes_search"] == Value::from(true)).collect();
+        processes.iter().filter(|process| process["writes_search"] == true).collect();
     assert_eq!(writers.len(), 1, "{status}");
     assert_eq!(writers[0]["pid"], status["writer"]["process"]);
     let writer = writers[0]["role"].as_str().unwrap().to_owned();
