@@ -205,6 +205,32 @@ fn a_process_that_stands_still_differs_from_one_that_runs_and_the_writer_is_name
     assert!(!shown.stdout.contains("hangs"), "{}", shown.stdout);
 }
 
+/// The health of a worker follows its store.
+#[test]
+fn a_worker_answers_about_its_health() {
+    let cluster = Cluster { dir: tempfile::tempdir().unwrap() };
+    cluster.cluster("up", &["--workers", "0", "--durability", "buffered"]).with(0);
+    let config = cluster.data().join("percolator.toml");
+    let worker = ["worker", "--app", "webindex", "--health", "127.0.0.1:0", "--config"];
+    let args = [&worker[..], &[config.to_str().unwrap()]].concat();
+    let (mut worker, _) = start(&args, Stdio::piped());
+    let listens = lines_with(worker.0.stderr.take().unwrap(), "health   127.0.0.1:");
+    let line = listens.recv_timeout(WAIT_MAX).unwrap();
+    let address = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let becomes = |wanted: bool| {
+        let begun = Instant::now();
+        while runtime.block_on(percolator_rpc::health::serves(address, "")) != Ok(wanted) {
+            assert!(begun.elapsed() < WAIT_MAX, "it never becomes {wanted}");
+        }
+    };
+    becomes(true);
+    kill_nine(&cluster.data().join("run/table"));
+    becomes(false);
+    cluster.cluster("up", &[]).with(0);
+    becomes(true);
+}
+
 /// `commit` returns before its secondaries are committed; the command ends only afterwards.
 #[test]
 fn a_script_leaves_no_lock_behind_however_it_ends() {
