@@ -26,7 +26,7 @@ pub struct WorkerOptions {
     /// How often the workers ask the oracle whether it has issued a timestamp. If it has, idle
     /// workers scan at once, so that a change by another process waits for about this time instead
     /// of `idle_max`. The question is one small request. Use it where several processes share a
-    /// store, with a longer `idle_max`. Default: never.
+    /// store, with a longer `idle_max`. Default: `None`.
     pub peek_every: Option<Duration>,
     /// How long a worker's advisory lock on a row lasts without renewal. A worker renews the
     /// lock while its observers run. If the worker hangs, other workers take over the row
