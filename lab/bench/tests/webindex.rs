@@ -23,9 +23,10 @@ fn bench_without(dir: &Path, excluded: &[&str]) -> Output {
 
 /// Checks that the run was refused without a report, and returns the message.
 fn refused(ran: &Output) -> String {
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert_eq!(ran.status.code(), Some(2), "{said}");
-    assert!(ran.stdout.is_empty(), "{said}");
+    let told: Value = serde_json::from_str(&said).expect(&said);
+    assert_eq!(told["error"]["exit"], json!(2), "{said}");
     said
 }
 
