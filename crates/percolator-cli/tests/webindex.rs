@@ -33,7 +33,9 @@ impl Ran {
 
     #[track_caller]
     fn says(self, what: &str) -> Self {
-        assert!(self.stderr.contains(what), "{}", self.stderr);
+        // Under `--json` an error is on stdout.
+        let said = format!("{}{}", self.stderr, self.stdout);
+        assert!(said.contains(what), "{said}");
         self
     }
 }

@@ -9,7 +9,7 @@ use percolator::cluster::{Oracle as _, StoreAddress};
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 
 use super::plan::{Place, Plan, Role, WORKERS_MAX};
-use super::{process, status};
+use super::{look, process, status};
 use crate::cmd::config;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
@@ -21,6 +21,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long the oracles may take until one of them leads.
 const LEADER_MAX: Duration = Duration::from_secs(20);
+
+/// How long the processes may take until all of them serve, and how often the command looks. After
+/// a restart of the table server, an oracle serves once it has read the store again.
+const SERVES_MAX: Duration = Duration::from_secs(10);
+const SERVES_EVERY: Duration = Duration::from_millis(100);
 
 /// Start a cluster, or those of its processes that do not run.
 ///
@@ -87,6 +92,7 @@ impl Up {
                 someone_leads(&plan).await?;
             }
         }
+        all_serve(&place, &plan).await?;
         let well = status::show(context, &place, &plan).await?;
         context.out.note(&format!(
             "give --config {} to other commands; `percolator cluster down --data {}` ends the \
@@ -233,6 +239,19 @@ fn args(place: &Place, plan: &Plan, role: Role) -> anyhow::Result<Vec<String>> {
         ],
     };
     Ok(args)
+}
+
+/// Waits until every process serves, for a bounded time. The status that follows shows the rest.
+async fn all_serve(place: &Place, plan: &Plan) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < SERVES_MAX {
+        let look = look::at(place, plan).await?;
+        if look.is_well() || look.processes.iter().any(|seen| seen.state == look::State::Hangs) {
+            break;
+        }
+        tokio::time::sleep(SERVES_EVERY).await;
+    }
+    Ok(())
 }
 
 /// Waits until an oracle answers.
