@@ -122,6 +122,7 @@ impl Client {
     /// [`backlog`](Client::backlog), it stops at the first one that it finds.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
     /// use percolator::Column;
     /// let now = client.snapshot().await?.timestamp();
