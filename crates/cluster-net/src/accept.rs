@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
 use crate::certificate::Facts;
@@ -39,15 +40,11 @@ pub struct Connection {
     peer: Peer,
 }
 
-#[derive(Debug)]
-enum Io {
-    Plain(Wire),
-    Tls(Box<TlsStream<Wire>>),
-}
+type Io = Either<Wire, Box<TlsStream<Wire>>>;
 
 impl Connection {
     pub(crate) fn plain(wire: Wire, address: SocketAddr, refusals: Arc<Refusals>) -> Self {
-        Connection { io: Io::Plain(wire), peer: Peer::new(address, None, refusals) }
+        Connection { io: Io::Left(wire), peer: Peer::new(address, None, refusals) }
     }
 
     /// Makes the handshake. Returns `None`, and logs the reason, if the peer is refused.
@@ -76,7 +73,7 @@ impl Connection {
         match made {
             Ok(stream) => {
                 let peer = Peer::new(address, shown.facts(), refusals);
-                Some(Connection { io: Io::Tls(Box::new(stream)), peer })
+                Some(Connection { io: Io::Right(Box::new(stream)), peer })
             }
             Err((error, wire)) => {
                 match why_not(&error, &shown, loaded.facts()) {
@@ -94,7 +91,7 @@ impl Connection {
 
     /// Refuses TLS, of which this server cannot read a word, and a peer that does not greet.
     fn check_plain(&self, first: Option<&[u8]>, read: &Poll<io::Result<()>>) -> io::Result<()> {
-        let Io::Plain(wire) = &self.io else { return Ok(()) };
+        let Io::Left(wire) = &self.io else { return Ok(()) };
         if first.is_some_and(|bytes| bytes.starts_with(&TLS_BEGINS)) {
             self.peer.refuse(Reason::Encrypted, || {
                 "it sends TLS, and this server has no certificate".to_owned()
@@ -186,8 +183,8 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let wire = match &mut this.io {
-            Io::Tls(stream) => return Pin::new(stream).poll_read(cx, buf),
-            Io::Plain(wire) => wire,
+            Io::Right(stream) => return Pin::new(stream).poll_read(cx, buf),
+            Io::Left(wire) => wire,
         };
         if !wire.is_greeting() {
             return Pin::new(wire).poll_read(cx, buf);
@@ -207,10 +204,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().io {
-            Io::Plain(wire) => Pin::new(wire).poll_write(cx, buf),
-            Io::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
+        Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -218,30 +212,18 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().io {
-            Io::Plain(wire) => Pin::new(wire).poll_write_vectored(cx, bufs),
-            Io::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        }
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.io {
-            Io::Plain(wire) => wire.is_write_vectored(),
-            Io::Tls(stream) => stream.is_write_vectored(),
-        }
+        self.io.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().io {
-            Io::Plain(wire) => Pin::new(wire).poll_flush(cx),
-            Io::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().io {
-            Io::Plain(wire) => Pin::new(wire).poll_shutdown(cx),
-            Io::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
     }
 }

@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use tonic::codegen::StdError;
 use tonic::transport::{Channel, Endpoint};
 use tower::Service;
@@ -97,13 +98,18 @@ impl Dialer {
     }
 
     /// Makes the handshake and greets the server over an open TCP connection.
-    async fn secure(tcp: TcpStream, server: &str, role: Role, tls: &Tls) -> Result<Io, StdError> {
+    async fn secure(
+        tcp: TcpStream,
+        server: &str,
+        role: Role,
+        tls: &Tls,
+    ) -> Result<Dialed, StdError> {
         let loaded = tls.current();
         let (config, shown) = loaded.for_client()?;
         let name = ServerName::try_from(role.name()).expect("names of roles are DNS names");
         let made = timeout(HANDSHAKE, async {
             let stream = TlsConnector::from(config).connect(name, tcp).await?;
-            greet(stream).await
+            greet(Either::Right(Box::new(stream))).await
         });
         let made = made.await.unwrap_or_else(|_| {
             let why = format!("the TLS handshake took longer than {} s", HANDSHAKE.as_secs());
@@ -111,13 +117,10 @@ impl Dialer {
         });
         let shown = shown.facts();
         let ends = Ends { server, role, shown: shown.as_ref(), own: loaded.facts() };
-        match made {
-            Ok(stream) => Ok(Io::Tls(Box::new(stream))),
-            Err(error) => match ends.fault(&error) {
-                Some(fault) => Err(fault.into()),
-                None => Err(error.into()),
-            },
-        }
+        made.map_err(|error| match ends.fault(&error) {
+            Some(fault) => fault.into(),
+            None => error.into(),
+        })
     }
 }
 
@@ -137,28 +140,38 @@ impl Service<Uri> for Dialer {
         let connecting = self.tcp.call(uri);
         async move {
             let tcp = connecting.await?.into_inner();
-            let io = match &tls {
+            let dialed = match &tls {
                 Some(tls) => Dialer::secure(tcp, &server, role, tls).await?,
-                None => {
-                    let stream = greet(tcp).await?;
-                    if stream.first.starts_with(&ALERT_BEGINS) {
-                        return Err(Fault::encrypted(&server).into());
-                    }
-                    Io::Plain(stream)
-                }
+                None => greet(Either::Left(tcp)).await?,
             };
-            Ok(TokioIo::new(Dialed(io)))
+            if tls.is_none() && dialed.first.starts_with(&ALERT_BEGINS) {
+                return Err(Fault::encrypted(&server).into());
+            }
+            Ok(TokioIo::new(dialed))
         }
         .boxed()
     }
 }
 
+/// A connection that a [`Dialer`] has made. The preface was sent, and perhaps the first bytes were
+/// read.
+#[derive(Debug)]
+pub struct Dialed {
+    io: Io,
+    /// The first bytes, until they are read.
+    first: Vec<u8>,
+    /// How much of the preface HTTP/2 has written since.
+    sent: usize,
+}
+
+type Io = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
 /// Sends the preface, and waits for the first bytes of the server.
-async fn greet<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> io::Result<Greeted<S>> {
-    stream.write_all(PREFACE).await?;
-    stream.flush().await?;
+async fn greet(mut io: Io) -> io::Result<Dialed> {
+    io.write_all(PREFACE).await?;
+    io.flush().await?;
     let mut first = vec![0; FIRST_BYTES];
-    let read = match timeout(GREETING, stream.read(&mut first)).await {
+    let read = match timeout(GREETING, io.read(&mut first)).await {
         Ok(Ok(0)) => {
             let why = "the server closed the connection before its first byte";
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
@@ -167,74 +180,24 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> io::Result<G
         Err(_) => 0,
     };
     first.truncate(read);
-    Ok(Greeted { stream, first, sent: 0 })
+    Ok(Dialed { io, first, sent: 0 })
 }
 
-/// A connection on which the preface was sent, and perhaps the first bytes were read.
-#[derive(Debug)]
-struct Greeted<S> {
-    stream: S,
-    /// The first bytes, until they are read.
-    first: Vec<u8>,
-    /// How much of the preface HTTP/2 has written since.
-    sent: usize,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.first.is_empty() {
-            return Pin::new(&mut this.stream).poll_read(cx, buf);
+impl Dialed {
+    /// Takes bytes of the preface, which the server has already. Returns `None` once it has all.
+    fn take_preface(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        let rest = &PREFACE[self.sent..];
+        if rest.is_empty() || bytes.is_empty() {
+            return None;
         }
-        let bytes = this.first.len().min(buf.remaining());
-        buf.put_slice(&this.first[..bytes]);
-        this.first.drain(..bytes);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let rest = &PREFACE[this.sent..];
-        if rest.is_empty() || buf.is_empty() {
-            return Pin::new(&mut this.stream).poll_write(cx, buf);
-        }
-        // The server has these bytes already.
-        let bytes = rest.len().min(buf.len());
-        if rest[..bytes] != buf[..bytes] {
+        let taken = rest.len().min(bytes.len());
+        if rest[..taken] != bytes[..taken] {
             let why = "the client does not begin with the preface of HTTP/2";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidInput, why)));
+            return Some(Err(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
-        this.sent += bytes;
-        Poll::Ready(Ok(bytes))
+        self.sent += taken;
+        Some(Ok(taken))
     }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
-    }
-}
-
-/// A connection that a [`Dialer`] has made.
-#[derive(Debug)]
-pub struct Dialed(Io);
-
-#[derive(Debug)]
-enum Io {
-    Plain(Greeted<TcpStream>),
-    Tls(Box<Greeted<TlsStream<TcpStream>>>),
 }
 
 impl AsyncRead for Dialed {
@@ -243,10 +206,14 @@ impl AsyncRead for Dialed {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().0 {
-            Io::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Io::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        let this = self.get_mut();
+        if this.first.is_empty() {
+            return Pin::new(&mut this.io).poll_read(cx, buf);
         }
+        let bytes = this.first.len().min(buf.remaining());
+        buf.put_slice(&this.first[..bytes]);
+        this.first.drain(..bytes);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -256,23 +223,35 @@ impl AsyncWrite for Dialed {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().0 {
-            Io::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Io::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        let this = self.get_mut();
+        match this.take_preface(buf) {
+            Some(taken) => Poll::Ready(taken),
+            None => Pin::new(&mut this.io).poll_write(cx, buf),
         }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let first = bufs.iter().find(|buf| !buf.is_empty());
+        match first.and_then(|first| this.take_preface(first)) {
+            Some(taken) => Poll::Ready(taken),
+            None => Pin::new(&mut this.io).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().0 {
-            Io::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Io::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().0 {
-            Io::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Io::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
     }
 }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tonic::transport::ClientTlsConfig;
 
 use crate::Error;
+use crate::certificate::Facts;
 use crate::loaded::{Loaded, Texts};
 
 /// Largest file of certificates or keys, in bytes.
@@ -104,20 +105,7 @@ impl Tls {
         // The marks come first, so that a later change of a file is noticed.
         let marks = files.marks();
         let loaded = files.load()?;
-        let facts = loaded.facts();
-        let (subject, until) = (facts.to_string(), facts.end());
-        if facts.has_expired() {
-            tracing::warn!(
-                target: "cluster_net", event = "certificate_expired", subject, until,
-                "the certificate of this process ({subject}) expired on {until}: put a renewed one \
-                 into {}", files.certificate.display()
-            );
-        } else {
-            tracing::info!(
-                target: "cluster_net", event = "certificate_read", subject, until,
-                "the certificate of this process ({subject}) is valid until {until}"
-            );
-        }
+        report(loaded.facts());
         Ok(Tls::new(loaded, Some(files), Some(marks)))
     }
 
@@ -150,18 +138,30 @@ impl Tls {
             state.marks = None;
             state.look(files);
         }
-        let facts = state.loaded.facts();
-        let (subject, until) = (facts.to_string(), facts.end());
-        tracing::info!(
-            target: "cluster_net", event = "certificate_read", subject, until,
-            "the certificate of this process ({subject}) is valid until {until}"
-        );
+        report(state.loaded.facts());
     }
 
     /// The configuration for servers that are identified by their hosts, such as etcd's. Their
     /// certificates name hosts, not roles. The configuration does not follow renewed files.
     pub fn for_client_of_host(&self) -> ClientTlsConfig {
         self.current().for_client_of_host().timeout(HANDSHAKE)
+    }
+}
+
+/// Logs the certificate of this process.
+fn report(facts: &Facts) {
+    let (subject, until) = (facts.to_string(), facts.end());
+    if facts.has_expired() {
+        tracing::warn!(
+            target: "cluster_net", event = "certificate_expired", subject, until,
+            "the certificate of this process ({subject}) expired on {until}: put a renewed one in \
+             its place"
+        );
+    } else {
+        tracing::info!(
+            target: "cluster_net", event = "certificate_read", subject, until,
+            "the certificate of this process ({subject}) is valid until {until}"
+        );
     }
 }
 
@@ -357,8 +357,10 @@ mod tests {
         let error = Tls::from_pem(&authority.pem(), &certificate, &key).unwrap_err();
         assert!(error.what.contains("does not belong to the certificate (CN=a)"), "{error}");
         dir.put(&authority, 2020);
-        dir.read().unwrap();
+        let tls = dir.read().unwrap();
         assert_eq!(log.count("certificate_expired"), 1, "{:?}", log.lines());
+        tls.renew();
+        assert_eq!(log.count("certificate_expired"), 2, "{:?}", log.lines());
         assert!(log.lines()[0].contains("expired on 2020-12-31"), "{:?}", log.lines());
     }
 }
