@@ -29,7 +29,7 @@
 //!
 //! The old writer writes only to the old directory. Nobody reads it once the new one is complete.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use percolator::{Column, Percolator, Transaction};
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,8 @@ use crate::Error;
 use crate::records::{decode, encode};
 use crate::tables::{FORMAT, Tables};
 
+/// A writer that reports nothing for so long is replaced.
+pub(crate) const SILENT_MAX: Duration = Duration::from_secs(30);
 const ROW: &str = "search";
 const WRITER: Column = Column::literal("writer");
 
@@ -171,6 +173,12 @@ pub(crate) async fn stored(db: &Percolator) -> Result<Option<WriterView>, Error>
 }
 
 impl WriterView {
+    /// Whether the writer has reported nothing for 30 seconds, by the clocks of its machine and of
+    /// this one. Then another worker replaces it.
+    pub fn is_silent(&self) -> bool {
+        Duration::from_millis(self.silent_ms) >= SILENT_MAX
+    }
+
     pub(crate) fn of(record: Record) -> Self {
         let Record { generation, worker, process, beat_ms, .. } = record;
         let silent_ms = now_ms().saturating_sub(beat_ms);

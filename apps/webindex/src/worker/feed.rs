@@ -28,8 +28,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A longer pause between two readings proves nothing about the writer: this process, the machine
 /// or the store may have stood still. The worker then measures from the beginning.
 const LOOK_GAP_MAX: Duration = Duration::from_secs(10);
-/// A writer that reports nothing for so long is replaced.
-const SILENT_MAX: Duration = Duration::from_secs(30);
 /// How many directories a worker tries when it takes over. A directory may be locked by a worker
 /// that hung while it took over.
 const DIRECTORIES_TRIED: u64 = 16;
@@ -235,7 +233,7 @@ impl Feeder {
             Some(watch) if watch.record == record && now - watch.looked <= LOOK_GAP_MAX => {
                 watch.looked = now;
                 let silent = now - watch.since;
-                if silent >= SILENT_MAX {
+                if silent >= writer::SILENT_MAX {
                     self.take_over(record, silent, now).await
                 } else {
                     Ok(())

@@ -218,9 +218,7 @@ impl Driver {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
     }
-}
 
-impl Driver {
     /// Fails all callers at once if each address had its turn, and one of the processes refused
     /// this client. The refusal stays until a person acts, so waiting does not help.
     fn give_up_if_refused(&mut self) {

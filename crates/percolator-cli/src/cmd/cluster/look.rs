@@ -20,8 +20,6 @@ use crate::store::connect;
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long the store may take to return the leading oracle, or the writer of the search index.
 const STORE_MAX: Duration = Duration::from_secs(3);
-/// How long the writer of the search index may report nothing. It reports every 10 seconds.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +74,23 @@ impl Look {
     /// The writer of the search index, if it is this process.
     pub(super) fn writer_in(&self, seen: &Seen) -> Option<&WriterView> {
         let writer = self.writer.as_ref().ok()?.as_ref()?;
-        (matches!(seen.role, Role::Worker(_)) && seen.pid == Some(writer.process)).then_some(writer)
+        writer_is(writer, seen).then_some(writer)
     }
+
+    /// A worker that hangs in a way that the system does not show reports nothing to the store.
+    fn find_a_silent_writer(&mut self) {
+        let Ok(Some(writer)) = &self.writer else { return };
+        let is_writer = |seen: &&mut Seen| writer_is(writer, seen);
+        if writer.is_silent()
+            && let Some(seen) = self.processes.iter_mut().find(is_writer)
+        {
+            seen.state = State::Hangs;
+        }
+    }
+}
+
+fn writer_is(writer: &WriterView, seen: &Seen) -> bool {
+    matches!(seen.role, Role::Worker(_)) && seen.pid == Some(writer.process)
 }
 
 /// Looks at all processes of a cluster.
@@ -107,20 +120,6 @@ pub(super) async fn at(place: &Place, plan: &Plan) -> anyhow::Result<Look> {
     let mut look = Look { processes, leader, writer };
     look.find_a_silent_writer();
     Ok(look)
-}
-
-impl Look {
-    /// A worker that hangs in a way that the system does not show reports nothing to the store.
-    fn find_a_silent_writer(&mut self) {
-        let Ok(Some(writer)) = &self.writer else { return };
-        let (process, silent) = (writer.process, Duration::from_millis(writer.silent_ms));
-        let is_worker = |seen: &&mut Seen| matches!(seen.role, Role::Worker(_));
-        for seen in self.processes.iter_mut().filter(is_worker) {
-            if seen.pid == Some(process) && silent > SILENCE_MAX {
-                seen.state = State::Hangs;
-            }
-        }
-    }
 }
 
 impl Seen {

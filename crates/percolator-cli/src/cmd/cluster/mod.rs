@@ -4,7 +4,7 @@
 //! ```text
 //!   plan.rs     the plan of a cluster, kept in its directory
 //!   process.rs  one process: starting it, checking whether it lives, ending it
-//!   look.rs    which processes run, hang, lead or write
+//!   look.rs     which processes run, hang, lead or write
 //!   up.rs  status.rs  down.rs
 //! ```
 //!

@@ -32,17 +32,22 @@ pub(crate) struct Status {
 impl Status {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let (place, plan) = Place::find(&self.data)?;
-        if show(context, &place, &plan).await? { Ok(Exit::Done) } else { Ok(Exit::No) }
+        show(context, &place, &plan, &look::at(&place, &plan).await?)
     }
 }
 
-/// Prints the state of a cluster. Returns true if every process serves and an oracle leads.
-pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyhow::Result<bool> {
-    let look = look::at(place, plan).await?;
-    let well = look.is_well();
+/// Prints the state of a cluster. The exit code says whether every process serves and an oracle
+/// leads.
+pub(super) fn show(
+    context: &Context,
+    place: &Place,
+    plan: &Plan,
+    look: &Look,
+) -> anyhow::Result<Exit> {
+    let exit = if look.is_well() { Exit::Done } else { Exit::No };
     if context.out.json {
-        context.out.json(&in_json(place, plan, &look))?;
-        return Ok(well);
+        context.out.json(&in_json(place, plan, look))?;
+        return Ok(exit);
     }
     let header = [
         Column::left("process"),
@@ -53,7 +58,7 @@ pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyho
     let row = |seen: &Seen| {
         vec![
             seen.role.to_string(),
-            in_words(&look, seen),
+            in_words(look, seen),
             seen.pid.map(|pid| pid.to_string()).unwrap_or_default(),
             seen.address.map(|address| address.to_string()).unwrap_or_default(),
         ]
@@ -74,7 +79,7 @@ pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyho
     if let Err(error) = &look.writer {
         context.out.warn(&format!("the writer of the search index is unknown: {error:#}"));
     }
-    Ok(well)
+    Ok(exit)
 }
 
 fn leads(look: &Look, seen: &Seen) -> bool {

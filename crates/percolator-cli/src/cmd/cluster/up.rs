@@ -8,8 +8,9 @@ use clap::Args;
 use percolator::cluster::{Oracle as _, StoreAddress};
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 
+use super::look::{self, Look, State};
 use super::plan::{Place, Plan, Role, WORKERS_MAX};
-use super::{look, process, status};
+use super::{process, status};
 use crate::cmd::config;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
@@ -92,15 +93,15 @@ impl Up {
                 someone_leads(&plan).await?;
             }
         }
-        all_serve(&place, &plan).await?;
-        let well = status::show(context, &place, &plan).await?;
+        let look = serving(&place, &plan).await?;
+        let exit = status::show(context, &place, &plan, &look)?;
         context.out.note(&format!(
             "give --config {} to other commands; `percolator cluster down --data {}` ends the \
              cluster",
             place.settings_file().display(),
             place.dir().display(),
         ));
-        Ok(if well { Exit::Done } else { Exit::No })
+        Ok(exit)
     }
 
     /// Returns the plan of the last `up`, with the changes that this one asks for.
@@ -162,9 +163,7 @@ impl Up {
         }
         Ok(Plan { workers, threads, durability, ..plan })
     }
-}
 
-impl Up {
     /// Returns the plan with the ports from `first` on. No process of another port may run.
     fn moved(&self, place: &Place, plan: Plan, first: u16) -> anyhow::Result<Plan> {
         let moved = plan.moved(first)?;
@@ -241,17 +240,17 @@ fn args(place: &Place, plan: &Plan, role: Role) -> anyhow::Result<Vec<String>> {
     Ok(args)
 }
 
-/// Waits until every process serves, for a bounded time. The status that follows shows the rest.
-async fn all_serve(place: &Place, plan: &Plan) -> anyhow::Result<()> {
+/// Looks at the processes until all of them serve, for a bounded time. Returns the last look.
+async fn serving(place: &Place, plan: &Plan) -> anyhow::Result<Look> {
     let begun = Instant::now();
-    while begun.elapsed() < SERVES_MAX {
+    loop {
         let look = look::at(place, plan).await?;
-        if look.is_well() || look.processes.iter().any(|seen| seen.state == look::State::Hangs) {
-            break;
+        let hangs = look.processes.iter().any(|seen| seen.state == State::Hangs);
+        if look.is_well() || hangs || begun.elapsed() >= SERVES_MAX {
+            return Ok(look);
         }
         tokio::time::sleep(SERVES_EVERY).await;
     }
-    Ok(())
 }
 
 /// Waits until an oracle answers.
