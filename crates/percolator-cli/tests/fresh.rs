@@ -4,12 +4,18 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "operator/cluster.rs"]
+mod cluster;
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod shell;
+
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
+use cluster::Cluster;
+use shell::Ran;
 
 const BASE: &str = "https://fish.example/";
 
@@ -19,57 +25,30 @@ const TRIES: usize = 5;
 /// How long a load that finds nothing new, and a search, take at most on such a machine.
 const NOTHING_NEW_MAX: Duration = Duration::from_millis(200);
 
-/// A cluster in a directory of its own, ended with the test.
-struct Cluster(TempDir);
+/// A web site, and the cluster that indexes it.
+struct Index(Cluster);
 
-impl Cluster {
-    fn data(&self) -> PathBuf {
-        self.0.path().join("cluster")
-    }
-
+impl Index {
     fn site(&self) -> PathBuf {
-        self.0.path().join("site")
+        self.0.dir.path().join("site")
     }
 
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("PERCOLATOR_") {
-                command.env_remove(name);
-            }
-        }
-        command.args(args);
-        command
-    }
-
-    fn cluster(&self, args: &[&str]) -> Output {
-        let data = self.data();
-        let args = [&["cluster"], args, &["--data", data.to_str().unwrap()]].concat();
-        self.command(&args).output().unwrap()
-    }
-
-    /// Prepares a command of the index.
-    fn webindex(&self, args: &[&str]) -> Command {
-        let config = self.data().join("percolator.toml");
-        self.command(&[&["webindex"], args, &["--config", config.to_str().unwrap()]].concat())
-    }
-
-    fn load(&self) -> Command {
-        self.webindex(&["load", self.site().to_str().unwrap(), "--base", BASE])
+    fn load(&self) -> Ran {
+        self.0.on(&["webindex", "load", self.site().to_str().unwrap(), "--base", BASE])
     }
 
     /// How many times longer than on a free machine a load and a search take now, at least once.
     fn slowness(&self) -> f64 {
         let begun = Instant::now();
-        text(&self.load().output().unwrap());
+        self.load().with(0);
         assert!(self.finds("p9", "p9"));
         begun.elapsed().div_duration_f64(NOTHING_NEW_MAX).max(1.0)
     }
 
     /// Whether a search for one word finds exactly this page.
     fn finds(&self, word: &str, name: &str) -> bool {
-        let found = self.webindex(&["search", word]).output().unwrap();
-        String::from_utf8(found.stdout).unwrap().contains(&format!("{BASE}{name}.html\n"))
+        let found = self.0.on(&["webindex", "search", word]);
+        found.stdout.contains(&format!("{BASE}{name}.html\n"))
     }
 
     fn write(&self, name: &str, body: &str) {
@@ -78,45 +57,31 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.cluster(&["down"]);
-    }
-}
-
-#[track_caller]
-fn text(output: &Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let stdout = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(output.status.success(), "stdout: {stdout}\nstderr: {stderr}");
-    stdout
-}
-
 #[test]
 fn a_changed_page_and_the_anchors_of_its_links_are_searchable_within_two_seconds() {
-    let cluster = Cluster(tempfile::tempdir().unwrap());
-    text(&cluster.cluster(&["up", "--workers", "3"]));
-    fs::create_dir(cluster.site()).unwrap();
+    let index = Index(Cluster::new());
+    index.0.cluster(&["up", "--workers", "3"]).with(0);
+    fs::create_dir(index.site()).unwrap();
     for n in 0..40 {
         let (next, other) = ((n + 1) % 40, (n * 7 + 3) % 40);
         let links = format!("<a href=p{next}.html>next</a> <a href=p{other}.html>another</a>");
-        cluster.write(&format!("p{n}"), &links);
+        index.write(&format!("p{n}"), &links);
     }
-    text(&cluster.load().output().unwrap());
-    assert!(cluster.finds("p7", "p7"));
+    index.load().with(0);
+    assert!(index.finds("p7", "p7"));
 
     let mut best = Duration::MAX;
     for n in 0..TRIES {
-        let before = cluster.slowness();
+        let before = index.slowness();
         // Neither word occurs elsewhere: one in the text, one in the anchor of a link.
         let (word, anchor) = (format!("lumpsucker{n}"), format!("wolffish{n}"));
-        cluster.write("p7", &format!("{word} <a href=p20.html>{anchor}</a>"));
+        index.write("p7", &format!("{word} <a href=p20.html>{anchor}</a>"));
         let begun = Instant::now();
         // A load ends when nothing waits any more.
-        text(&cluster.load().output().unwrap());
-        assert!(cluster.finds(&word, "p7") && cluster.finds(&anchor, "p20"));
+        index.load().with(0);
+        assert!(index.finds(&word, "p7") && index.finds(&anchor, "p20"));
         let searchable = begun.elapsed();
-        let slowness = before.max(cluster.slowness());
+        let slowness = before.max(index.slowness());
         println!("searchable after {searchable:.2?}, on a machine {slowness:.1} times as slow");
         best = best.min(searchable.div_f64(slowness));
         if best < SEARCHABLE_MAX {
@@ -124,5 +89,5 @@ fn a_changed_page_and_the_anchors_of_its_links_are_searchable_within_two_seconds
         }
     }
     assert!(best < SEARCHABLE_MAX, "the best of {TRIES} changes was searchable after {best:.2?}");
-    assert!(text(&cluster.webindex(&["verify"]).output().unwrap()).contains("no difference"));
+    assert!(index.0.on(&["webindex", "verify"]).with(0).stdout.contains("no difference"));
 }

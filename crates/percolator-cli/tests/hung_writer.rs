@@ -3,40 +3,25 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "operator/cluster.rs"]
+mod cluster;
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod shell;
 
+use std::fs;
+
+use cluster::Cluster;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const BASE: &str = "https://fish.example/";
 
-/// A cluster in a directory of its own, ended with the test.
-struct Cluster(TempDir);
-
 impl Cluster {
-    fn data(&self) -> PathBuf {
-        self.0.path().join("cluster")
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("PERCOLATOR_") {
-                command.env_remove(name);
-            }
-        }
-        command.args(args).output().unwrap()
-    }
-
     /// Runs a command of the index, which must succeed.
     #[track_caller]
-    fn webindex(&self, args: &[&str]) -> String {
-        let config = self.data().join("percolator.toml");
-        let config = ["--config", config.to_str().unwrap()];
-        text(&self.run(&[&["webindex"], args, &config].concat()))
+    fn webindex(&self, words: &[&str]) -> String {
+        self.on(&[&["webindex"], words].concat()).with(0).stdout
     }
 
     /// Loads a page, and waits until it can be found.
@@ -52,12 +37,6 @@ impl Cluster {
     fn writer(&self) -> Value {
         let stats: Value = serde_json::from_str(&self.webindex(&["stats", "--json"])).unwrap();
         stats["writer"].clone()
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.run(&["cluster", "down", "--data", self.data().to_str().unwrap()]);
     }
 }
 
@@ -80,21 +59,10 @@ impl Drop for Stopped {
     }
 }
 
-#[track_caller]
-fn text(output: &Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let stdout = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(output.status.success(), "stdout: {stdout}\nstderr: {stderr}");
-    stdout
-}
-
 #[test]
 fn a_writer_that_hangs_is_replaced_and_wakes_without_harm() {
-    let cluster = Cluster(tempfile::tempdir().unwrap());
-    let data = cluster.data();
-    let data = data.to_str().unwrap();
-    let up = ["cluster", "up", "--data", data, "--workers", "2", "--durability", "buffered"];
-    text(&cluster.run(&up));
+    let cluster = Cluster::new();
+    cluster.up(&["--workers", "2"]);
     cluster.load("cod");
     let hung = cluster.writer();
     assert_eq!(hung["generation"], 0);
