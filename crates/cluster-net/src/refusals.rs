@@ -99,7 +99,7 @@ struct Count {
     /// The time from which the next line may be logged.
     not_before: Option<Instant>,
     /// The number of refusals since the last line, and the peer of the last one.
-    untold: u64,
+    unlogged: u64,
     last: Option<SocketAddr>,
 }
 
@@ -112,19 +112,19 @@ impl Refusals {
     /// names the fault of the peer.
     pub fn refuse(&self, reason: Reason, peer: SocketAddr, why: impl FnOnce() -> String) {
         let now = Instant::now();
-        let untold = {
+        let unlogged = {
             let mut count = self.counted(reason);
             if count.not_before.is_some_and(|not_before| now < not_before) {
-                count.untold += 1;
+                count.unlogged += 1;
                 count.last = Some(peer);
                 return;
             }
             count.not_before = Some(now + EVERY);
-            std::mem::take(&mut count.untold)
+            std::mem::take(&mut count.unlogged)
         };
         let (reason, why) = (reason.name(), why());
         tracing::warn!(
-            target: "cluster_net", event = "refused", reason, %peer, untold, "refused {peer}: {why}"
+            target: "cluster_net", event = "refused", reason, %peer, unlogged, "refused {peer}: {why}"
         );
     }
 
@@ -132,19 +132,20 @@ impl Refusals {
     pub(crate) fn remind(&self) {
         let now = Instant::now();
         for reason in Reason::ALL {
-            let (untold, last) = {
+            let (unlogged, last) = {
                 let mut count = self.counted(reason);
-                if count.untold == 0 || count.not_before.is_some_and(|not_before| now < not_before)
+                if count.unlogged == 0
+                    || count.not_before.is_some_and(|not_before| now < not_before)
                 {
                     continue;
                 }
                 count.not_before = Some(now + EVERY);
-                (std::mem::take(&mut count.untold), count.last.take())
+                (std::mem::take(&mut count.unlogged), count.last.take())
             };
             let (reason, peer) = (reason.name(), last.map(tracing::field::display));
             tracing::warn!(
-                target: "cluster_net", event = "refused", reason, peer, untold,
-                "{untold} more refused ({reason})"
+                target: "cluster_net", event = "refused", reason, peer, unlogged,
+                "{unlogged} more refused ({reason})"
             );
         }
     }
@@ -169,21 +170,21 @@ mod tests {
         let lines = log.lines();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("refused 127.0.0.1:1: plain text"), "{lines:?}");
-        assert!(lines[0].contains("untold=0") && lines[0].contains("WARN"), "{lines:?}");
+        assert!(lines[0].contains("unlogged=0") && lines[0].contains("WARN"), "{lines:?}");
         tokio::time::advance(EVERY).await;
         refusals.remind();
         refusals.remind();
         let lines = log.lines();
         assert_eq!(lines.len(), 3, "{lines:?}");
         let last = &lines[2];
-        assert!(last.contains("untold=999") && last.contains("peer=127.0.0.1:1000"), "{last}");
+        assert!(last.contains("unlogged=999") && last.contains("peer=127.0.0.1:1000"), "{last}");
         // The next line counts those since.
         refusals.refuse(Reason::PlainText, peer(1), || "plain text".to_owned());
         tokio::time::advance(EVERY).await;
         refusals.refuse(Reason::PlainText, peer(2), || "plain text".to_owned());
         let lines = log.lines();
         assert_eq!(lines.len(), 4, "{lines:?}");
-        assert!(lines[3].contains("untold=1") && lines[3].contains("127.0.0.1:2"), "{lines:?}");
+        assert!(lines[3].contains("unlogged=1") && lines[3].contains("127.0.0.1:2"), "{lines:?}");
     }
 
     #[test]

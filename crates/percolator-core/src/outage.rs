@@ -18,7 +18,7 @@ pub(crate) struct Outage {
     /// How many attempts have failed since then.
     failed: u64,
     /// How many of these failures were not logged since the last line.
-    untold: u64,
+    unlogged: u64,
     /// The time from which the next line may be logged.
     not_before: Duration,
 }
@@ -39,11 +39,11 @@ impl Outage {
         self.since.get_or_insert(now);
         self.failed += 1;
         if now < self.not_before {
-            self.untold += 1;
+            self.unlogged += 1;
             return None;
         }
         self.not_before = now + REMIND_EVERY;
-        Some(std::mem::take(&mut self.untold))
+        Some(std::mem::take(&mut self.unlogged))
     }
 
     /// Notes a success. Returns the outage that ended, if it is to be logged. A success soon after
@@ -51,7 +51,7 @@ impl Outage {
     pub(crate) fn succeeded(&mut self, now: impl FnOnce() -> Duration) -> Option<Ended> {
         let since = self.since?;
         let now = now();
-        let told = self.untold < self.failed;
+        let told = self.unlogged < self.failed;
         if !told && now < self.not_before {
             return None;
         }

@@ -1,8 +1,7 @@
 //! Frees sealed write buffers on a thread of its own.
 //!
-//! A write buffer is a skip list, and the engine frees it node by node: tens of milliseconds for
-//! one of 64 MiB. The thread that drops the last reference pays. Without this file that thread
-//! could be:
+//! A write buffer is a skip list, and the engine frees it node by node. The thread that drops the
+//! last reference pays for that. Without this file that thread could be:
 //!
 //! * a reader, if the engine wrote the buffer out while the reader used it;
 //! * the committer, because sealing a buffer removes what old snapshots kept, while callers wait;

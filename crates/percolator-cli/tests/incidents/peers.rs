@@ -191,7 +191,7 @@ fn a_flood_of_refusals_costs_few_lines_and_is_counted() {
             .map(|event| {
                 assert_eq!(event["reason"], "plain_text", "{event}");
                 let is_itself = event["message"].as_str().unwrap().starts_with("refused ");
-                event["untold"].as_u64().unwrap() + u64::from(is_itself)
+                event["unlogged"].as_u64().unwrap() + u64::from(is_itself)
             })
             .sum()
     };

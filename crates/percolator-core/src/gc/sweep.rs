@@ -13,7 +13,7 @@ use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 use crate::gc::pace::Pace;
 use crate::gc::report::GcCounts;
 use crate::records::layout::LOCK;
-use crate::resolve::{MetLock, Resolved, resolve};
+use crate::resolve::{FoundLock, Resolved, resolve};
 use crate::shared::Shared;
 use crate::{LockView, Result, Table};
 
@@ -56,7 +56,7 @@ async fn sweep_table(
             let mut gone = BTreeSet::new();
             for cell in &row.cells {
                 if !gone.contains(&cell.timestamp) {
-                    let met = MetLock::decode(table, &row.key, cell)?;
+                    let met = FoundLock::decode(table, &row.key, cell)?;
                     if resolve(shared, &met).await? == Resolved::Alive {
                         return crate::resolve::inspect::view(table, &row.key, cell).map(Some);
                     }

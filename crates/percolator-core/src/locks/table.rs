@@ -266,9 +266,9 @@ fn log_renewal(
     runtime: &dyn Runtime,
 ) {
     if let Err(error) = written {
-        if let Some(untold) = outage.failed(runtime.now()) {
+        if let Some(unlogged) = outage.failed(runtime.now()) {
             tracing::warn!(
-                event = "token_not_renewed", %owner, %error, untold,
+                event = "token_not_renewed", %owner, %error, unlogged,
                 "a liveness token could not be renewed"
             );
         }

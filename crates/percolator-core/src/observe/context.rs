@@ -304,9 +304,9 @@ impl Context {
     /// Logs a failure of the store or the oracle, not of an observer. The work is tried again.
     pub(super) fn report(&self, error: &Error) {
         let now = self.runtime().now();
-        if let Some(untold) = locked(&self.outage).failed(now) {
+        if let Some(unlogged) = locked(&self.outage).failed(now) {
             tracing::warn!(
-                target: "percolator::worker", event = "worker_error", %error, untold,
+                target: "percolator::worker", event = "worker_error", %error, unlogged,
                 "a worker got an error of the store or the oracle, and tries again"
             );
         }

@@ -183,9 +183,9 @@ impl OracleNode {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    if let Some(untold) = self.failed() {
+                    if let Some(unlogged) = self.failed() {
                         tracing::warn!(
-                            event = "oracle_error", %error, untold,
+                            event = "oracle_error", %error, unlogged,
                             "this standby oracle cannot read the oracle's record, and tries again"
                         );
                     }
@@ -289,9 +289,9 @@ impl OracleNode {
                     RENEW
                 }
                 Err(error) => {
-                    if let Some(untold) = self.failed() {
+                    if let Some(unlogged) = self.failed() {
                         tracing::warn!(
-                            event = "oracle_error", %error, untold,
+                            event = "oracle_error", %error, unlogged,
                             "the oracle's lease could not be renewed, and this process tries again"
                         );
                     }

@@ -57,18 +57,18 @@ pub(crate) enum Resolved {
 
 /// A lock of another transaction that this client found.
 #[derive(Debug, Clone)]
-pub(crate) struct MetLock {
+pub(crate) struct FoundLock {
     pub(crate) cell: Cell,
     pub(crate) start_ts: Timestamp,
     pub(crate) lock: Lock,
 }
 
-impl MetLock {
+impl FoundLock {
     /// The lock in a cell of the store's family `lock`.
     pub(crate) fn decode(table: &Table, row: &RowKey, cell: &bigtable::Cell) -> Result<Self> {
         let column = Column::from_stored(cell.qualifier.clone());
         let lock = Lock::decode(&cell.value)?;
-        Ok(MetLock { cell: Cell::new(table, row, &column), start_ts: cell.timestamp, lock })
+        Ok(FoundLock { cell: Cell::new(table, row, &column), start_ts: cell.timestamp, lock })
     }
 }
 
@@ -82,14 +82,14 @@ enum Status {
 
 /// Finds the outcome of the lock's transaction, decides it if its owner is dead, and applies
 /// the outcome to the row of the lock.
-pub(crate) async fn resolve(shared: &Shared, met: &MetLock) -> Result<Resolved> {
+pub(crate) async fn resolve(shared: &Shared, met: &FoundLock) -> Result<Resolved> {
     resolve_since(shared, met, None).await
 }
 
 /// Works like [`resolve`], for a caller that has waited since `since`.
 pub(crate) async fn resolve_since(
     shared: &Shared,
-    met: &MetLock,
+    met: &FoundLock,
     since: Option<Duration>,
 ) -> Result<Resolved> {
     shared.counters().locks_met.bump();
@@ -150,7 +150,7 @@ fn verdict_of(fate: LockFate) -> Option<Verdict> {
     }
 }
 
-fn emit_found(shared: &Shared, met: &MetLock, since: Option<Duration>, fate: LockFate) {
+fn emit_found(shared: &Shared, met: &FoundLock, since: Option<Duration>, fate: LockFate) {
     let waited = |since| shared.runtime().now().saturating_sub(since);
     shared.emit(|| Event::LockFound {
         cell: (&met.cell).into(),
@@ -171,7 +171,7 @@ fn emit_resolved(shared: &Shared, start_ts: Timestamp, verdict: Verdict, cells: 
 
 /// Finds the fate of a lock. Its owner counts as alive unless it is suspect. It counts as dead
 /// once this function has rolled the transaction back.
-async fn decide(shared: &Shared, met: &MetLock) -> Result<Decision> {
+async fn decide(shared: &Shared, met: &FoundLock) -> Result<Decision> {
     let alive = || Ok(Decision { fate: LockFate::OwnerAlive, removed: 0 });
     let primary = match &met.lock.primary {
         Some(name) => {
@@ -256,7 +256,7 @@ async fn is_suspect(
 
 /// Applies a verdict to every cell of the found row that holds a lock of the transaction. No
 /// lock of the transaction may be left in the row, because a sweep counts the row as clean.
-async fn apply(shared: &Shared, met: &MetLock, verdict: Verdict) -> Result<()> {
+async fn apply(shared: &Shared, met: &FoundLock, verdict: Verdict) -> Result<()> {
     while !apply_to_locks_seen(shared, met, verdict).await? {}
     Ok(())
 }
@@ -264,7 +264,7 @@ async fn apply(shared: &Shared, met: &MetLock, verdict: Verdict) -> Result<()> {
 /// Applies the verdict to the locks that are in the row now. Returns `false` if the caller
 /// must repeat it: too much time has passed since the read, or one request cannot take all
 /// locks.
-async fn apply_to_locks_seen(shared: &Shared, met: &MetLock, verdict: Verdict) -> Result<bool> {
+async fn apply_to_locks_seen(shared: &Shared, met: &FoundLock, verdict: Verdict) -> Result<bool> {
     let Cell { table, row, .. } = &met.cell;
     let select = Selection::default().family(LOCK, TimeRange::at(met.start_ts), 1);
     let looked = shared.runtime().now();

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::records::layout::LOCK;
 use crate::resolve::verdicts::Verdict;
 use crate::resolve::view::LockView;
-use crate::resolve::{MetLock, Resolved, resolve};
+use crate::resolve::{FoundLock, Resolved, resolve};
 use crate::shared::Shared;
 
 /// The outcome of a request to resolve a lock.
@@ -33,7 +33,7 @@ pub(crate) async fn resolve_lock(shared: &Shared, lock: &LockView) -> Result<Loc
     let select = Selection::default().column(LOCK, column, TimeRange::at(lock.start_ts), 1);
     let found = table.store().read_row(&lock.cell.row, &select).await?;
     let Some(cell) = found.cells.first() else { return Ok(LockEnd::Gone) };
-    let met = MetLock::decode(&table, &lock.cell.row, cell)?;
+    let met = FoundLock::decode(&table, &lock.cell.row, cell)?;
     if resolve(shared, &met).await? == Resolved::Alive {
         return Ok(LockEnd::OwnerAlive);
     }

@@ -16,7 +16,7 @@ use crate::mutants::{self, off};
 use crate::records::layout::{DATA, LOCK, WRITE};
 use crate::records::lock::Kind;
 use crate::records::write::Write;
-use crate::resolve::{MetLock, Resolved, resolve_since};
+use crate::resolve::{FoundLock, Resolved, resolve_since};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
 use crate::txn::held::check_held;
@@ -221,7 +221,7 @@ async fn read_unlocked(
         let Some(cell) = found.cells.iter().find(|cell| cell.family == LOCK) else {
             return Ok(found);
         };
-        let met = MetLock::decode(table, row, cell)?;
+        let met = FoundLock::decode(table, row, cell)?;
         wait.get_or_insert_with(|| LockWait::new(shared, patience, s)).settle(&met).await?;
     }
 }
@@ -294,7 +294,7 @@ impl<'a> LockWait<'a> {
     }
 
     /// Resolves a lock, or waits a moment for its owner.
-    pub(crate) async fn settle(&mut self, met: &MetLock) -> Result<()> {
+    pub(crate) async fn settle(&mut self, met: &FoundLock) -> Result<()> {
         if resolve_since(self.shared, met, self.since).await? == Resolved::Gone {
             self.waiting = None;
             return Ok(());

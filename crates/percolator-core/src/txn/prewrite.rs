@@ -21,7 +21,7 @@ use crate::records::branch::{Branch, change, change_each};
 use crate::records::column::Cell;
 use crate::records::layout::{LOCK, ROLLBACK, WRITE};
 use crate::records::write::Write;
-use crate::resolve::{MetLock, Resolved, resolve};
+use crate::resolve::{FoundLock, Resolved, resolve};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
 use crate::txn::plan::Plan;
@@ -142,7 +142,7 @@ pub(crate) async fn clear_dead_locks(
             let write = Write::decode(&found.value).map_err(failed)?;
             return Err(conflict(&cell, write.start_ts, Some(found.timestamp), None));
         }
-        let met = MetLock::decode(&row.table, &row.row, found).map_err(failed)?;
+        let met = FoundLock::decode(&row.table, &row.row, found).map_err(failed)?;
         // A newer lock means a newer transaction. It may have read the value that this
         // transaction overwrites.
         let newer = met.start_ts > start_ts || off(mutants::WRITER_CLEANS_NOTHING);
