@@ -19,4 +19,4 @@ mod time;
 pub use bigtable_fjall::BackedUp;
 pub use client::{Address, BareConditional, BareRead, BareTable, ClientOptions, GrpcStore};
 pub use cluster_net::{Role, Tls};
-pub use server::{ServeError, ServeOptions, Server};
+pub use server::{CATALOG_TABLE, ServeError, ServeOptions, Server};

@@ -3,11 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bigtable::Store as _;
 use bigtable_fjall::{FjallStore, Recovery};
-use percolator_core::{Error, GcOptions, Options, Result};
+use percolator_core::{Error, GcOptions, Options, Result, SYSTEM_TABLE};
 
 use crate::Percolator;
 use crate::database::Shared;
+
+/// The table in which a table server lists its tables: `CATALOG_TABLE` of `bigtable-grpc`.
+const SERVED: &str = ".tables";
 
 /// The options of opening a database on disk. Needs the feature `embedded`.
 ///
@@ -85,6 +89,7 @@ impl Percolator {
         let opening = tokio::task::spawn_blocking(move || FjallStore::open(dir, engine));
         let ended = |why| Error::Unavailable(format!("opening the store was interrupted: {why}"));
         let store = opening.await.map_err(ended)??;
+        check_is_no_servers(&store).await?;
         let shared = Shared { store: Some(store.clone()), ..Shared::default() };
         Self::start(Arc::new(store), options.client, options.gc, shared).await
     }
@@ -108,6 +113,25 @@ impl Percolator {
     pub fn recovery(&self) -> Option<&Recovery> {
         self.shared.store.as_ref()?.recovery()
     }
+}
+
+/// Refuses the directory of a table server. A database in it would lie beside the server's tables,
+/// where no client of the server finds it.
+async fn check_is_no_servers(store: &FjallStore) -> Result<()> {
+    let names = store.table_names().await?;
+    let has = |table: &str| names.iter().any(|name| name == table);
+    if !has(SERVED) || has(SYSTEM_TABLE) {
+        return Ok(());
+    }
+    Err(Error::Store(bigtable::Error::Files {
+        path: store.directory().to_owned(),
+        problem: "the directory holds the tables of a table server, and no database that a \
+                  program opens itself"
+            .to_owned(),
+        remedy: "serve it with `percolator serve table --data DIR`, and reach it with --config \
+                 FILE, or with `Config` in a program"
+            .to_owned(),
+    }))
 }
 
 /// Closes the files of a store.

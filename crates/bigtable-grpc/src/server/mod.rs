@@ -76,6 +76,7 @@ use crate::identity::Named;
 use crate::proto::admin::bigtable_instance_admin_server::BigtableInstanceAdminServer;
 use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdminServer;
 use crate::proto::longrunning::operations_server::OperationsServer;
+pub use tables::CATALOG_TABLE;
 use tables::Tables;
 
 /// Most requests of one connection that the server works on at a time.

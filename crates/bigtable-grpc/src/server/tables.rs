@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bigtable::{Family, Layout, LocalityGroup, Mutation, PageLimit, RowMutation, RowRange};
-use bigtable::{Selection, Syncing, Table, TableSchema, TimeRange, Timestamp};
+use bigtable::{Selection, Store as _, Syncing, Table, TableSchema, TimeRange, Timestamp};
 use bigtable_fjall::{FjallStore, FjallTable};
 use tokio::sync::{Mutex, OwnedRwLockReadGuard, RwLock};
 use tonic::Status;
@@ -28,7 +28,9 @@ use super::schema::{Schema, TableRecord};
 use super::status::of_engine;
 use super::{layout, limits, rules};
 
-const CATALOG: &str = ".tables";
+/// The table of the engine in which a server lists its tables. A directory with this table holds a
+/// server's store.
+pub const CATALOG_TABLE: &str = ".tables";
 const META: Family = Family::from_static("meta");
 const RECORD: &[u8] = b"record";
 
@@ -63,11 +65,24 @@ impl Served {
 }
 
 impl Tables {
-    /// Opens all tables of the store, and finishes interrupted deletions.
+    /// Opens all tables of the store, and finishes interrupted deletions. Refuses a store that a
+    /// server did not make: a client would see none of its tables.
     pub(crate) async fn open(store: FjallStore) -> bigtable::Result<Self> {
+        let names = store.table_names().await?;
+        if !names.is_empty() && !names.iter().any(|name| name == CATALOG_TABLE) {
+            return Err(bigtable::Error::Files {
+                path: store.directory().to_owned(),
+                problem: "the directory holds a database that a program opens itself, and no \
+                          tables of a table server"
+                    .to_owned(),
+                remedy: "give the server a directory of its own, and use this one with \
+                         `percolator COMMAND --data DIR` or `Percolator::open`"
+                    .to_owned(),
+            });
+        }
         let group = LocalityGroup::on_disk("meta", Layout::Versions);
         let schema = TableSchema { groups: vec![group] };
-        let catalog = store.open_fjall_table(CATALOG, &schema).await?;
+        let catalog = store.open_fjall_table(CATALOG_TABLE, &schema).await?;
         // Upkeep, so that a full disk still takes the record that deletes a table.
         catalog.set_upkeep();
         let mut served = BTreeMap::new();

@@ -6,8 +6,10 @@
 #[path = "../shell/mod.rs"]
 mod shell;
 
+mod backups;
 mod cluster;
 mod errors;
+mod kinds;
 mod load;
 #[cfg(unix)]
 mod modes;

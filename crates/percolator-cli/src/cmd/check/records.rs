@@ -8,7 +8,7 @@
 use anyhow::Context as _;
 use bigtable::{Store, Timestamp};
 use bigtable_fjall::FjallStore;
-use bigtable_grpc::{ClientOptions, GrpcStore, Server};
+use bigtable_grpc::{CATALOG_TABLE, ClientOptions, GrpcStore, Server};
 use percolator::admin::Incarnation;
 use percolator::cluster::{Oracle, WindowOracle};
 use percolator::store::SYSTEM_TABLE;
@@ -78,8 +78,13 @@ async fn with_databases<T>(
     store: FjallStore,
     work: impl AsyncFnOnce(&[Box<dyn Store>], bool) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    if store.table_names().await?.iter().any(|name| name == SYSTEM_TABLE) {
+    let names = store.table_names().await?;
+    let has = |table: &str| names.iter().any(|name| name == table);
+    if has(SYSTEM_TABLE) {
         return work(&[Box::new(store)], true).await;
+    }
+    if !has(CATALOG_TABLE) {
+        return work(&[], false).await;
     }
     let server = Server::over(store).await?;
     let record = format!("/tables/{SYSTEM_TABLE}");

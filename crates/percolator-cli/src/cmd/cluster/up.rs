@@ -212,6 +212,8 @@ fn args(place: &Place, plan: &Plan, role: Role) -> anyhow::Result<Vec<String>> {
             address,
             "--data".into(),
             path("table"),
+            "--backups".into(),
+            path("backups"),
             "--durability".into(),
             plan.durability.clone(),
             "--config".into(),
