@@ -72,5 +72,6 @@ pub use regressions::{Regression, regressions};
 pub use report::{Report, Totals};
 pub use restrictions::{Part, Restrictions};
 pub use run::{run_seed, run_traced, run_watched, run_with};
+pub use swarm::is_like_hbase;
 pub use tally::{Fault, Sometimes};
 pub use watching::Events;

@@ -97,6 +97,10 @@ enum Command {
         /// The number of seeds that are tried for each mutant.
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
+        /// Looks in seeds alone, and in those whose store is like HBase. They do not show mutants
+        /// of floors and of one-step commits. Mutants of the store on disk are left out.
+        #[arg(long)]
+        like_hbase: bool,
         /// The mutants to try; by default all.
         names: Vec<String>,
     },
@@ -140,7 +144,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let time = std::time::Duration::from_secs(seconds);
             percolator_sim::threads::run(time, seed, &mut std::io::stdout())? == 0
         }
-        Command::Mutants { seeds, names } => mutants::run(seeds, &names)?,
+        Command::Mutants { seeds, like_hbase, names } => mutants::run(seeds, &names, like_hbase)?,
         #[cfg(mutants)]
         Command::RunMutant { mutant, means, seeds } => {
             mutants::look(mutant.as_deref(), means, seeds)?

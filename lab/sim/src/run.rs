@@ -464,10 +464,10 @@ fn history(world: &World) -> History {
 fn count_sometimes(world: &World) {
     let journal = world.store.journal();
     if !world.book().runs.is_empty() {
-        world.tally.happened(if world.swarm.apart {
-            Sometimes::ObservedApart
-        } else {
-            Sometimes::ObservedInRow
+        world.tally.happened(match (world.swarm.apart, world.swarm.life) {
+            (true, _) => Sometimes::ObservedApart,
+            (false, None) => Sometimes::ObservedInRow,
+            (false, Some(_)) => Sometimes::ObservedLikeHbase,
         });
     }
     journal.count_failovers(&world.oracles.stamps(), &world.tally);

@@ -121,6 +121,12 @@ impl Weather {
     }
 }
 
+/// Whether a seed's store is like HBase: it keeps notifications in the rows that they are about,
+/// and cannot compare a floor. These are an eighth of all seeds.
+pub fn is_like_hbase(seed: u64) -> bool {
+    seed % 8 == 7
+}
+
 impl Swarm {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         // Some worlds are calm, so that their findings cannot come from messages and faults.
@@ -155,9 +161,7 @@ impl Swarm {
             patience: None,
         };
         if rng.below(3) == 0 {
-            // With a short request life the retentions are short too, and a pause outlasts them.
-            let longest = if rng.below(2) == 0 { 30 } else { 250 };
-            swarm.without_floors(Duration::from_millis(rng.between(10, longest)));
+            swarm.without_floors(life(rng));
         }
         // These draws use a copy of the generator. So the draws that follow are the same as
         // before these options existed, and older seeds keep their worlds.
@@ -179,6 +183,15 @@ impl Swarm {
     /// are split.
     pub(crate) fn gather(&self) -> Duration {
         if self.splits_batches { Duration::ZERO } else { self.batch_delay }
+    }
+
+    /// Makes the store one like HBase. Draws from the seed itself, so that the rest of the world is
+    /// as without this call.
+    pub(crate) fn make_like_hbase(&mut self, seed: u64) {
+        self.apart = false;
+        if self.life.is_none() {
+            self.without_floors(life(&mut Rng::new(seed)));
+        }
     }
 
     /// Makes the store one that cannot compare a floor. No client then waits longer than a
@@ -214,6 +227,13 @@ impl Intervals {
             observer_pause: None,
         }
     }
+}
+
+/// Draws the longest life of a request. If it is short, so are the retentions, and a pause outlasts
+/// them.
+fn life(rng: &mut Rng) -> Duration {
+    let longest = if rng.below(2) == 0 { 30 } else { 250 };
+    Duration::from_millis(rng.between(10, longest))
 }
 
 /// Returns no limits in half of the worlds. In the others the limits are small, but large

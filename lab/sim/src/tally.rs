@@ -125,8 +125,10 @@ kinds! {
         VersionsCollected = "versions_collected",
         /// A lock whose owner lived ended a round of garbage collection.
         CollectionBlocked = "collection_blocked",
-        /// Observers ran for notifications in the rows they are about.
+        /// Observers ran for notifications in the rows they are about, in a store with a floor.
         ObservedInRow = "observed_in_row",
+        /// The same in a store without a floor, like HBase.
+        ObservedLikeHbase = "observed_like_hbase",
         /// Observers ran for notifications in tables of their own.
         ObservedApart = "observed_apart",
         /// A client answered reads from columns that it had read ahead.

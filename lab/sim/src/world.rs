@@ -18,7 +18,7 @@ use crate::process::{Clock, ProcessRuntime};
 use crate::remote_store::RemoteStore;
 use crate::restrictions::Restrictions;
 use crate::store::{StoreEndpoint, StoreServer};
-use crate::swarm::{Swarm, Weather};
+use crate::swarm::{Swarm, Weather, is_like_hbase};
 use crate::tally::Tally;
 use crate::transport::{Server, Transport};
 use crate::watching::Watching;
@@ -62,6 +62,9 @@ impl World {
     pub(crate) fn new(seed: u64, restrictions: &Restrictions, trace: bool) -> Arc<World> {
         let executor = Executor::new(seed, trace);
         let mut swarm = executor.draw(Swarm::draw);
+        if is_like_hbase(seed) {
+            swarm.make_like_hbase(seed);
+        }
         let mut mix = executor.draw(Mix::draw);
         restrictions.apply(&mut swarm, &mut mix);
         executor.schedule_by(swarm.policy);
@@ -291,4 +294,30 @@ fn new_runtime(executor: &Executor, swarm: &Swarm) -> ProcessRuntime {
     let process = executor.new_process();
     let clock = Arc::new(executor.draw(|rng| Clock::draw(rng, swarm)));
     ProcessRuntime { executor: executor.clone(), process, clock }
+}
+
+#[cfg(test)]
+mod tests {
+    use bigtable::Store as _;
+
+    use super::*;
+
+    #[test]
+    fn every_eighth_seed_has_a_store_like_hbase_and_the_rest_of_its_world_as_before() {
+        let mut like_hbase = 0;
+        for seed in 0..64 {
+            let world = World::new(seed, &Restrictions::default(), false);
+            if !is_like_hbase(seed) {
+                continue;
+            }
+            like_hbase += 1;
+            let swarm = &world.swarm;
+            assert!(!swarm.apart && swarm.life.is_some() && !swarm.one_step, "{swarm:?}");
+            assert!(world.store.inner().locality_groups(), "{swarm:?}");
+            assert!(world.store.inner().request_life_max().is_some(), "{swarm:?}");
+            let drawn = Executor::new(seed, false).draw(Swarm::draw);
+            assert_eq!(format!("{:?}", swarm.faults), format!("{:?}", drawn.faults));
+        }
+        assert_eq!(like_hbase, 8);
+    }
 }
