@@ -12,12 +12,14 @@ use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, TryLockError};
 
 use bigtable::{CommitRows, Error, Result, RowsOutcome};
+use smallvec::SmallVec;
 
 use crate::commit::edit::Request;
 use crate::commit::group_commit::{By, Job, commit_group};
 use crate::commit::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, Work};
 use crate::engine::{Engine, Lead};
 use crate::failure::fault;
+use crate::layout::key::Key;
 use crate::layout::table_info::TableInfo;
 use crate::upkeep::full::is_look_due;
 
@@ -84,24 +86,20 @@ pub(crate) fn try_rows(engine: &Engine, request: CommitRows) -> Result<Tried> {
     })
 }
 
-/// Checks the request, and finds its tables.
+/// Checks the request, finds its tables, and encodes its rows.
 fn rows_work(engine: &Engine, request: CommitRows) -> Result<RowsWork> {
-    let tables = tables_of(engine, &request)?;
-    request.check(|row| &tables[row].schema)?;
-    Ok(RowsWork { tables, request })
-}
-
-/// Finds the table of each row.
-fn tables_of(engine: &Engine, request: &CommitRows) -> Result<Vec<Arc<TableInfo>>> {
-    let mut tables: Vec<Arc<TableInfo>> = Vec::with_capacity(request.rows.len());
+    let mut places: SmallVec<[(Arc<TableInfo>, Key); 1]> =
+        SmallVec::with_capacity(request.rows.len());
     for row in &request.rows {
-        let table = match tables.last() {
-            Some(last) if last.name == *row.table => last.clone(),
+        let table = match places.last() {
+            Some((last, _)) if last.name == *row.table => last.clone(),
             _ => engine.table_named(&row.table)?,
         };
-        tables.push(table);
+        let key = Key::row(table.id, row.row.as_bytes());
+        places.push((table, key));
     }
-    Ok(tables)
+    request.check(|row| &places[row].0.schema)?;
+    Ok(RowsWork { places, request })
 }
 
 /// Commits the requests immediately, or queues them for the committer thread. There are at

@@ -12,27 +12,31 @@ use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
-use bigtable::{Error, Mutation, RowKey, TimeRange};
+use bigtable::{Error, Mutation, TimeRange};
 use fjall::Slice;
 use smallvec::SmallVec;
 
 use crate::commit::puts::Puts;
-use crate::commit::view::View;
+use crate::commit::view::{Packs, RowAt, View};
 use crate::failure::fault::Fault;
 use crate::layout::group::Group;
 use crate::layout::key::Key;
-use crate::layout::memory::MemoryChange;
-use crate::layout::table_info::{FamilyInfo, TableInfo};
+use crate::layout::memory::{MemoryChange, MemoryGroup};
+use crate::layout::pack::Pack;
+use crate::layout::table_info::FamilyInfo;
 use crate::layout::tuning::bytes_of;
 use crate::read::cells::{Cells, Entries, Stored};
 
-use ordered::Ordered;
+use ordered::{Before, Ordered, Written};
 
 /// The writes of one request.
-pub(crate) struct Draft<'a> {
+pub(crate) struct Draft<'a, 'p> {
     view: View<'a>,
-    /// The writes to each space that the request changes.
-    writes: SmallVec<[(Space<'a>, Writes); 4]>,
+    /// Packs that the request's predicate has read.
+    packs: &'a mut Packs<'p>,
+    /// The spaces that the request changes. A space's position is its number in `puts`.
+    spaces: SmallVec<[Space<'a>; 4]>,
+    puts: Ordered,
 }
 
 /// A keyspace of a group: its own, or its history.
@@ -45,22 +49,6 @@ struct Space<'a> {
 impl PartialEq for Space<'_> {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self.group, other.group) && self.history == other.history
-    }
-}
-
-/// The writes to one space.
-#[derive(Debug, Default)]
-struct Writes {
-    /// The value to put under each key, or `None` to remove the key.
-    puts: Ordered,
-    /// The number of puts that are known to replace a value.
-    replaced: u64,
-}
-
-impl Writes {
-    /// The bytes that these writes put into a write buffer.
-    fn bytes(&self) -> u64 {
-        self.puts.iter().map(|(key, value)| bytes_of(key, value.as_deref())).sum()
     }
 }
 
@@ -88,7 +76,7 @@ impl From<Fault> for Refused {
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) writes: Puts,
-    pub(crate) memory: Vec<MemoryChange>,
+    pub(crate) memory: SmallVec<[MemoryChange; 2]>,
     /// The puts under columns' own keys, in groups with the layout `NewestFirst`. They update
     /// `recent.rs`.
     pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 1]>,
@@ -117,37 +105,55 @@ impl Batch {
     }
 }
 
-impl<'a> Draft<'a> {
-    pub(crate) fn new(view: View<'a>) -> Self {
-        Draft { view, writes: SmallVec::new() }
+impl<'a, 'p> Draft<'a, 'p> {
+    pub(crate) fn new(view: View<'a>, packs: &'a mut Packs<'p>) -> Self {
+        Draft { view, packs, spaces: SmallVec::new(), puts: Ordered::default() }
     }
 
-    pub(crate) fn apply(
-        &mut self,
-        table: &'a TableInfo,
-        row: &RowKey,
-        mutation: &Mutation,
-    ) -> Result<(), Fault> {
+    /// Adds a mutation of the row.
+    pub(crate) fn apply(&mut self, row: &mut RowAt<'a>, mutation: &Mutation) -> Result<(), Fault> {
         let (Mutation::Set { family, qualifier, .. } | Mutation::Delete { family, qualifier, .. }) =
             mutation;
-        let FamilyInfo { number, group, .. } = *table.family(family);
-        let column = Key::column(table.id, row.as_bytes(), number, qualifier);
-        let group = &*table.groups[group];
-        let newest_first = group.history.is_some();
+        let FamilyInfo { number, group, .. } = *row.table.family(family);
+        let column = row.keys.column(number, qualifier);
+        let group = &*row.table.groups[group];
+        if group.history.is_some() {
+            let known = || (row.index, number, &**qualifier);
+            let current = self.newest(group, column, known)?;
+            return match mutation {
+                Mutation::Set { timestamp, value, .. } => {
+                    self.set_newest_first(group, column, current, *timestamp, value)
+                }
+                Mutation::Delete { time, .. } => {
+                    self.delete_newest_first(group, column, current, *time)
+                }
+            };
+        }
         match mutation {
-            Mutation::Set { timestamp, value, .. } if newest_first => {
-                self.set_newest_first(group, &column, *timestamp, value)
-            }
             Mutation::Set { timestamp, value, .. } => {
                 let key = Slice::new(&column.at(*timestamp));
                 self.put(Space { group, history: false }, key, Some(Slice::new(value)));
                 Ok(())
             }
-            Mutation::Delete { time, .. } if time.from > time.to => Ok(()),
-            Mutation::Delete { time, .. } if newest_first => {
-                self.delete_newest_first(group, &column, *time)
-            }
-            Mutation::Delete { time, .. } => self.delete_versions(group, &column, *time),
+            Mutation::Delete { time, .. } => self.delete_versions(group, column, *time),
+        }
+    }
+
+    /// The pack under a column's own key, as the draft leaves it. `known` names the column.
+    fn newest<'n>(
+        &mut self,
+        group: &'a Group,
+        column: &Key,
+        known: impl FnOnce() -> (usize, u8, &'n [u8]),
+    ) -> Result<Option<Pack>, Fault> {
+        let own = Space { group, history: false };
+        if let Some(written) = self.numbered(own).and_then(|number| self.puts.get(number, column)) {
+            return written.clone().map(Pack::decode).transpose();
+        }
+        let (row, family, qualifier) = known();
+        match self.packs.take(row, family, qualifier) {
+            Some(pack) => Ok(pack),
+            None => self.cells(own).get(column)?.map(Pack::decode).transpose(),
         }
     }
 
@@ -158,18 +164,29 @@ impl<'a> Draft<'a> {
         time: TimeRange,
     ) -> Result<(), Fault> {
         let space = Space { group, history: false };
+        if time.from > time.to {
+            return Ok(());
+        }
         if time.from == time.to {
             // Delete without reading: callers name an exact version only if they wrote it.
             self.put(space, Slice::new(&column.at(time.from)), None);
             return Ok(());
         }
-        let mut removed = Vec::new();
-        let mut entries = self.range(space, &column.at(time.to), &column.at(time.from));
-        while let Some((key, _)) = entries.next(|_| false)? {
-            removed.push(key);
+        let cells = self.cells(space);
+        let number = self.number(space);
+        let (from, to) = (column.at(time.to), column.at(time.from));
+        self.puts.remove_range(number, &from, &to);
+        if let Cells::Map(map) = cells {
+            // With both bounds the tree would be searched for each of them.
+            let entries = map.range::<[u8], _>((Bound::Included(&*from), Bound::Unbounded));
+            for (key, _) in entries.take_while(|(key, _)| ***key <= *to) {
+                self.puts.insert(number, key.clone(), None, Before::There);
+            }
+            return Ok(());
         }
-        for key in removed {
-            self.put(space, key, None);
+        let mut entries = cells.range(Bound::Included(&from), Bound::Included(&to));
+        while let Some((key, _)) = entries.next(|_| false)? {
+            self.puts.insert(number, key, None, Before::Unknown);
         }
         Ok(())
     }
@@ -182,108 +199,121 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn written(&self, space: Space<'a>) -> Option<&Writes> {
-        self.writes.iter().find(|(known, _)| *known == space).map(|(_, writes)| writes)
+    /// The number of a space, unless the request has not changed the space yet.
+    fn numbered(&self, space: Space<'a>) -> Option<usize> {
+        self.spaces.iter().position(|known| *known == space)
     }
 
-    fn get(&self, space: Space<'a>, key: &[u8]) -> Result<Option<Slice>, Fault> {
-        match self.written(space).and_then(|writes| writes.puts.get(key)) {
-            Some(written) => Ok(written.clone()),
-            None => Ok(self.cells(space).get(key)?),
-        }
+    /// The number of a space.
+    fn number(&mut self, space: Space<'a>) -> usize {
+        self.numbered(space).unwrap_or_else(|| {
+            self.spaces.push(space);
+            self.spaces.len() - 1
+        })
     }
 
     fn put(&mut self, space: Space<'a>, key: Slice, value: Option<Slice>) {
-        self.writes(space).puts.insert(key, value);
+        let number = self.number(space);
+        self.puts.insert(number, key, value, Before::Unknown);
     }
 
     /// Like [`Draft::put`], for a key that has a value.
     fn replace(&mut self, space: Space<'a>, key: Slice, value: Slice) {
-        let writes = self.writes(space);
-        let again = writes.puts.insert(key, Some(value));
-        writes.replaced += u64::from(!again);
-    }
-
-    fn writes(&mut self, space: Space<'a>) -> &mut Writes {
-        let position = self.writes.iter().position(|(known, _)| *known == space);
-        let position = position.unwrap_or_else(|| {
-            self.writes.push((space, Writes::default()));
-            self.writes.len() - 1
-        });
-        &mut self.writes[position].1
+        let number = self.number(space);
+        self.puts.insert(number, key, Some(value), Before::There);
     }
 
     /// The entries from `from` to `to`, both included, as the draft leaves them.
     fn range(&self, space: Space<'a>, from: &Key, to: &Key) -> Merged<'_> {
         let entries = self.cells(space).range(Bound::Included(from), Bound::Included(to));
-        let written = self.written(space).map(|writes| writes.puts.range(from, to).peekable());
+        let number = self.numbered(space);
+        let written = number.map(|number| self.puts.range(number, from, to).peekable());
         Merged { entries: Some(entries), ahead: None, written }
     }
 
     /// Adds the draft's writes to the batch. Refuses if a bounded group would exceed its
     /// limit.
-    pub(crate) fn finish(self, batch: &mut Batch) -> Result<(), Refused> {
-        let mut changes = Vec::new();
-        let mut counted: SmallVec<[(usize, isize); 4]> = SmallVec::new();
-        for (space, writes) in &self.writes {
-            let group = space.group;
-            let Some(memory) = group.memory else { continue };
-            let mut added = 0;
-            for (key, value) in writes.puts.iter() {
-                let (here, spilled) = self.presence(group, memory, key)?;
-                added += isize::from(value.is_some()) - isize::from(here || spilled);
-                if value.is_some() || here || spilled {
-                    let (key, value) = (key.clone(), value.clone());
-                    changes.push((
-                        group,
-                        MemoryChange { group: memory, key, value, was_spilled: spilled },
-                    ));
+    pub(crate) fn finish(mut self, batch: &mut Batch) -> Result<(), Refused> {
+        if self.spaces.iter().any(|space| space.group.memory.is_some()) {
+            self.count_in_memory(batch)?;
+        }
+        batch.writes.reserve(self.puts.len());
+        let Draft { spaces, puts, .. } = self;
+        puts.take(|space, key, Written { value, before }| {
+            let Space { group, history } = spaces[space];
+            if let Some(memory) = group.memory {
+                if value.is_none() && before == Before::Absent {
+                    return;
                 }
+                let (key, value, was_spilled) =
+                    (key.clone(), value.clone(), before == Before::Spilled);
+                batch.memory.push(MemoryChange { group: memory, key, value, was_spilled });
             }
-            let total = *batch.added(memory) + added;
-            let refused = self.view.memory.group(memory).refuses(total);
-            if let Some(cells_max) = refused.filter(|_| added > 0) {
-                let group = group.schema.name.clone();
-                return Err(Error::Overloaded { group, cells_max }.into());
+            batch.bytes += bytes_of(&key, value.as_deref());
+            if value.is_none() || before == Before::There {
+                group.removed[usize::from(history)].fetch_add(1, Ordering::Relaxed);
             }
-            counted.push((memory, added));
-        }
-        for (memory, added) in counted {
-            *batch.added(memory) += added;
-        }
-        batch.writes.reserve(self.writes.iter().map(|(_, writes)| writes.puts.len()).sum());
-        for (space, writes) in self.writes {
-            let group = space.group;
-            if group.history.is_some() && !space.history {
-                let put = writes.puts.iter().map(|(key, value)| (key.clone(), value.clone()));
-                batch.newest.extend(put);
-            }
-            let removed = writes.puts.iter().filter(|(_, value)| value.is_none()).count() as u64;
-            let removed = removed + writes.replaced;
-            batch.bytes += writes.bytes();
-            group.removed[usize::from(space.history)].fetch_add(removed, Ordering::Relaxed);
             if let Some(mut churn) = group.churn() {
-                writes.puts.iter().for_each(|(key, _)| churn.count(key));
+                churn.count(&key);
                 batch.churned |= churn.much().is_some();
             }
-            if group.memory.is_none() {
-                let keyspace = group.keyspace(space.history);
-                writes.puts.take(|key, value| batch.writes.put(keyspace, key, value));
+            if group.history.is_some() && !history {
+                batch.newest.push((key.clone(), value.clone()));
             }
-        }
-        for (group, change) in changes {
-            batch.writes.put(&group.cells, change.key.clone(), change.value.clone());
-            batch.memory.push(change);
-        }
+            batch.writes.put(group.keyspace(history), key, value);
+        });
         Ok(())
     }
 
-    /// Returns whether a cell is in the group's map, and whether it is only in the keyspace.
-    fn presence(&self, group: &Group, memory: usize, key: &[u8]) -> Result<(bool, bool), Fault> {
-        let memory = self.view.memory.group(memory);
-        let here = memory.has(key);
-        let spilled = !here && memory.whole().is_none() && group.cells.contains_key(key)?;
-        Ok((here, spilled))
+    /// Finds out which cells of in-memory groups are there already, as far as it matters, and
+    /// counts the cells that are added to groups with a bound.
+    fn count_in_memory(&mut self, batch: &mut Batch) -> Result<(), Refused> {
+        let Draft { view, spaces, puts, .. } = self;
+        let mut added: SmallVec<[(usize, isize); 4]> = SmallVec::new();
+        puts.try_for_each(|space, key, written| {
+            let group = spaces[space].group;
+            let Some(position) = group.memory else { return Ok(()) };
+            let memory = view.memory.group(position);
+            let set = written.value.is_some();
+            if written.before == Before::Unknown && !(set && memory.takes_unseen()) {
+                written.before = presence(group, memory, key)?;
+            }
+            if memory.is_bounded() {
+                let was = matches!(written.before, Before::There | Before::Spilled);
+                let change = isize::from(set) - isize::from(was);
+                match added.last_mut() {
+                    Some((last, sum)) if *last == space => *sum += change,
+                    _ => added.push((space, change)),
+                }
+            }
+            Ok::<_, Fault>(())
+        })?;
+        for (space, added) in &added {
+            let group = spaces[*space].group;
+            let Some(position) = group.memory else { continue };
+            let total = *batch.added(position) + added;
+            let refused = view.memory.group(position).refuses(total);
+            if let Some(cells_max) = refused.filter(|_| *added > 0) {
+                let group = group.schema.name.clone();
+                return Err(Error::Overloaded { group, cells_max }.into());
+            }
+        }
+        for (space, added) in added {
+            let position = spaces[space].group.memory;
+            position.into_iter().for_each(|position| *batch.added(position) += added);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a cell is in the group's map, or only in its keyspace.
+fn presence(group: &Group, memory: &MemoryGroup, key: &[u8]) -> Result<Before, Fault> {
+    if memory.has(key) {
+        Ok(Before::There)
+    } else if memory.whole().is_none() && group.cells.contains_key(key)? {
+        Ok(Before::Spilled)
+    } else {
+        Ok(Before::Absent)
     }
 }
 

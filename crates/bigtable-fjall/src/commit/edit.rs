@@ -11,9 +11,8 @@ use std::fmt;
 use bigtable::{ConditionalMutation, Error, Mutation, Result, Row, RowKey, Selection};
 use bigtable::{Syncing, TableSchema, Timestamp};
 
-use crate::commit::view::View;
+use crate::commit::view::{RowAt, View};
 use crate::failure::fault::Fault;
-use crate::layout::table_info::TableInfo;
 
 /// An edit of one row: `decide` receives the selected cells, and the mutations that it returns
 /// are applied. No other change can come between.
@@ -176,22 +175,22 @@ impl Request {
     }
 
     /// Reads the row, and returns the mutations to apply to it.
-    pub(crate) fn decide(
+    pub(crate) fn decide<'a>(
         &self,
-        table: &TableInfo,
-        view: View<'_>,
+        row: &mut RowAt<'a>,
+        view: View<'a>,
     ) -> std::result::Result<Decision<'_>, Fault> {
         match self {
             Request::Conditional(request) => {
                 let mut holds = false;
                 for probe in &request.predicate {
-                    holds = holds || view.finds(table, &request.row, probe)?;
+                    holds = holds || view.finds(row, probe)?;
                 }
                 let mutations = if holds { &request.then } else { &request.otherwise };
                 Ok(Decision { holds, mutations: Cow::Borrowed(mutations) })
             }
             Request::Edit(edit) => {
-                let row = view.row(table, &edit.row, &edit.select)?;
+                let row = view.row(row.table, &edit.row, &edit.select)?;
                 Ok(Decision { holds: true, mutations: Cow::Owned((edit.decide)(row)) })
             }
         }

@@ -11,9 +11,10 @@ use smallvec::SmallVec;
 use crate::commit::admission;
 use crate::commit::draft::{Batch, Draft, Refused};
 use crate::commit::edit::Request;
+use crate::commit::pending::Placed;
 use crate::commit::queue::{Outcome, RowsWork};
 use crate::commit::room::Use;
-use crate::commit::view::View;
+use crate::commit::view::{Packs, RowAt, View};
 use crate::commit::write::write_batch;
 use crate::engine::{Engine, Lead};
 use crate::layout::table_info::TableInfo;
@@ -38,6 +39,19 @@ pub(super) enum By {
 /// The outcome of each request of a group.
 pub(super) type Outcomes = SmallVec<[Result<Outcome>; 1]>;
 
+/// A change of several rows whose predicates let it proceed.
+struct Admitted<'a> {
+    /// The position of its outcome.
+    position: usize,
+    work: &'a RowsWork,
+    packs: Packs<'a>,
+}
+
+/// Makes readers wait for the rows of the admitted changes.
+fn place<'e>(engine: &'e Engine, admitted: &[Admitted<'_>]) -> Placed<'e> {
+    engine.pending.place(admitted.iter().flat_map(|admitted| admitted.work.pending()))
+}
+
 /// Commits requests of different rows as one batch.
 pub(super) fn commit_group<'a>(
     engine: &Engine,
@@ -53,7 +67,7 @@ pub(super) fn commit_group<'a>(
     let mut outcomes = Outcomes::with_capacity(len);
     // The admitted changes of several rows. They take their timestamps after all pending rows
     // are known.
-    let mut admitted: SmallVec<[(usize, &RowsWork); 1]> = SmallVec::new();
+    let mut admitted: SmallVec<[Admitted<'_>; 1]> = SmallVec::new();
     let placed = {
         let memory = engine.memory();
         let view = View { memory: &memory, recent: &engine.recent };
@@ -65,9 +79,10 @@ pub(super) fn commit_group<'a>(
                     outcome.map(Outcome::Matched)
                 }
                 Job::Rows(work) => {
-                    let outcome = examine(engine, lead, view, work);
+                    let mut packs = Packs::default();
+                    let outcome = examine(engine, lead, view, work, &mut packs);
                     if matches!(outcome, Ok(Outcome::NoTimestamp)) {
-                        admitted.push((outcomes.len(), work));
+                        admitted.push(Admitted { position: outcomes.len(), work, packs });
                         sync |= engine.sync();
                     }
                     outcome
@@ -75,16 +90,15 @@ pub(super) fn commit_group<'a>(
             };
             outcomes.push(outcome);
         }
-        let rows = || admitted.iter().flat_map(|(_, work)| work.places());
         let mut placed = None;
         if !admitted.is_empty() && !off(mutants::PENDING_AFTER_TIMESTAMP) {
-            placed = Some(engine.pending.place(rows()));
+            placed = Some(place(engine, &admitted));
         }
-        for (position, work) in &admitted {
-            outcomes[*position] = prepare_rows(engine, view, work, &mut batch);
+        for Admitted { position, work, packs } in &mut admitted {
+            outcomes[*position] = prepare_rows(engine, view, work, packs, &mut batch);
         }
         if off(mutants::PENDING_AFTER_TIMESTAMP) {
-            placed = Some(engine.pending.place(rows()));
+            placed = Some(place(engine, &admitted));
         }
         placed.filter(|_| !off(mutants::PENDING_CLEARED_EARLY))
     };
@@ -138,11 +152,13 @@ fn prepare(
     engine.check_floor(request.above())?;
     request.check_time()?;
     let mut evaluate = || -> std::result::Result<bool, Refused> {
-        let decision = request.decide(table, view)?;
+        let mut row = RowAt::only(table, request.row());
+        let decision = request.decide(&mut row, view)?;
         admission::admit_row(engine, lead, table, &decision.mutations)?;
-        let mut draft = Draft::new(view);
+        let mut packs = Packs::default();
+        let mut draft = Draft::new(view, &mut packs);
         for mutation in &*decision.mutations {
-            draft.apply(table, request.row(), mutation)?;
+            draft.apply(&mut row, mutation)?;
         }
         draft.finish(batch)?;
         Ok(decision.holds)
@@ -159,14 +175,20 @@ fn error_of(engine: &Engine, refused: Refused) -> Error {
 }
 
 /// Evaluates the predicates of several rows. Returns `NoTimestamp` for a request that may
-/// proceed: its timestamp is taken later.
-fn examine(engine: &Engine, lead: &Lead, view: View<'_>, work: &RowsWork) -> Result<Outcome> {
+/// proceed: its timestamp is taken later. Then `packs` has the packs that the probes have read.
+fn examine<'p>(
+    engine: &Engine,
+    lead: &Lead,
+    view: View<'_>,
+    work: &'p RowsWork,
+    packs: &mut Packs<'p>,
+) -> Result<Outcome> {
     engine.check_floor(Some(work.request.above))?;
-    let rows = work.tables.iter().zip(&work.request.rows);
-    for (index, (table, row)) in rows.enumerate() {
+    for (index, (table, key, row)) in work.rows().enumerate() {
         table.check_there()?;
+        let mut at = RowAt { table, keys: key.clone().into(), index };
         for probe in &row.predicate {
-            let found = view.finds(table, &row.row, probe);
+            let found = view.finds_and_keeps(&mut at, probe, packs);
             if found.map_err(|fault| engine.read_error(&fault))? {
                 return Ok(Outcome::Rejected(index));
             }
@@ -181,15 +203,17 @@ fn prepare_rows(
     engine: &Engine,
     view: View<'_>,
     work: &RowsWork,
+    packs: &mut Packs<'_>,
     batch: &mut Batch,
 ) -> Result<Outcome> {
-    let RowsWork { tables, request } = work;
+    let request = &work.request;
     let Some(commit_ts) = request.at.timestamp() else { return Ok(Outcome::NoTimestamp) };
     let mut draft = || -> std::result::Result<(), Refused> {
-        let mut draft = Draft::new(view);
-        for (index, (table, row)) in tables.iter().zip(&request.rows).enumerate() {
+        let mut draft = Draft::new(view, packs);
+        for (index, (table, key, _)) in work.rows().enumerate() {
+            let mut row = RowAt { table, keys: key.clone().into(), index };
             for mutation in request.mutations_at(index, commit_ts, &table.schema)? {
-                draft.apply(table, &row.row, &mutation)?;
+                draft.apply(&mut row, &mutation)?;
             }
         }
         draft.finish(batch)

@@ -26,7 +26,7 @@ struct Put {
 /// gives all of them the same number.
 #[derive(Default)]
 pub(crate) struct Puts {
-    puts: SmallVec<[Put; 1]>,
+    puts: SmallVec<[Put; 6]>,
     /// The most bytes that the puts take in the engine's journal.
     bytes: u64,
 }

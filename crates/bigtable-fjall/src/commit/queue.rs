@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bigtable::{CommitRows, Error, Result, RowKey, Timestamp};
+use bigtable::{CommitRow, CommitRows, Error, Result, RowKey, Timestamp};
 use foldhash::fast::RandomState;
 use futures::channel::oneshot;
+use smallvec::SmallVec;
 
 use crate::commit::edit::Request;
 use crate::failure::fault;
@@ -49,8 +50,8 @@ pub(crate) enum Work {
 /// A change of several rows in one step.
 #[derive(Debug)]
 pub(crate) struct RowsWork {
-    /// The table of each row.
-    pub(crate) tables: Vec<Arc<TableInfo>>,
+    /// The table of each row, and the prefix of the row's keys.
+    pub(crate) places: SmallVec<[(Arc<TableInfo>, Key); 1]>,
     pub(crate) request: CommitRows,
 }
 
@@ -242,10 +243,16 @@ impl<Task> Queue<Task> {
 }
 
 impl RowsWork {
-    /// The rows' keys, each with a timestamp that the row's commit timestamp will be above.
-    pub(super) fn places(&self) -> impl Iterator<Item = (Key, Timestamp)> {
-        let rows = self.tables.iter().zip(&self.request.rows);
-        rows.map(|(table, row)| (Key::row(table.id, row.row.as_bytes()), self.request.above))
+    /// The rows with their tables, and the prefixes of their keys.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&TableInfo, &Key, &CommitRow)> + Clone {
+        let rows = self.places.iter().zip(&self.request.rows);
+        rows.map(|((table, key), row)| (&**table, key, row))
+    }
+
+    /// The prefixes of the rows' keys, each with a timestamp that the row's commit timestamp will
+    /// be above.
+    pub(super) fn pending(&self) -> impl Iterator<Item = (Key, Timestamp)> {
+        self.places.iter().map(|(_, key)| (key.clone(), self.request.above))
     }
 }
 
@@ -255,9 +262,8 @@ impl Work {
     fn add_rows_to(&self, group: &mut Rows) -> bool {
         match self {
             Work::Row(table, request) => group.insert((table.id, request.row().clone())),
-            Work::Rows(RowsWork { tables, request }) => {
-                let rows = tables.iter().zip(&request.rows);
-                let places = rows.map(|(table, row)| (table.id, row.row.clone()));
+            Work::Rows(work) => {
+                let places = work.rows().map(|(table, _, row)| (table.id, row.row.clone()));
                 let free = places.clone().all(|place| !group.contains(&place));
                 if free {
                     group.extend(places);

@@ -11,7 +11,8 @@
 //! Invariants:
 //! * Every entry reflects the store as of batch `as_of`. Only the holder of the commit lock
 //!   advances `as_of`, after it has published the batch. The holder may always trust an entry;
-//!   a reader only if its snapshot has the same batch number.
+//!   a reader only if `as_of` is the number of batches that have ended, or that its snapshot
+//!   shows.
 //! * A reader adds values that it read at batch `as_of`. It may also add a value that it read
 //!   at an earlier batch, if no later batch has set the key. The cache shows that as long as
 //!   it still holds every key that those later batches have set. Entries may be evicted, but
@@ -88,7 +89,7 @@ impl Recent {
         self.as_of = batches;
     }
 
-    /// Like [`Recent::get`], for a reader whose snapshot shows `batches` batches.
+    /// Like [`Recent::get`], for a reader of the state after `batches` batches.
     pub(crate) fn get_as_of(&mut self, batches: u64, key: &[u8]) -> Recall {
         let same = self.as_of == batches || off(mutants::RECENT_OF_ANY_STATE);
         if same { self.get(key) } else { Recall::Unknown }
@@ -124,12 +125,23 @@ impl Recent {
 
     /// Returns the cached state of a column's key.
     pub(crate) fn get(&mut self, key: &[u8]) -> Recall {
+        self.look(key, |value| value.cloned().into()).unwrap_or(Recall::Unknown)
+    }
+
+    /// Shows `see` the cached value of a column's key, or that the key has none. Returns `None`
+    /// if the cache has no entry.
+    pub(crate) fn look<T>(
+        &mut self,
+        key: &[u8],
+        see: impl FnOnce(Option<&Slice>) -> T,
+    ) -> Option<T> {
         if let Some(value) = self.young.get(key) {
-            return value.clone().into();
+            return Some(see(value.as_ref()));
         }
-        let Some((key, value)) = self.old.remove_entry(key) else { return Recall::Unknown };
-        self.put(key, value.clone());
-        value.into()
+        let (key, value) = self.old.remove_entry(key)?;
+        let seen = see(value.as_ref());
+        self.put(key, value);
+        Some(seen)
     }
 
     /// Caches the published value of a key, or that the key has none.

@@ -32,7 +32,9 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
     let journaling = |e| fault::io(&engine.path, "following the journals", &e);
     // An error here leaves nothing written.
     engine.journals().before(sync).map_err(journaling)?;
-    engine.snapshots.keep(&engine.db, long);
+    if long {
+        engine.snapshots.keep(&engine.db);
+    }
     let (bytes, number) = (writes.bytes(), engine.db.visible_seqno());
     let writing = engine.snapshots.begin(&engine.db).map_err(|_| engine.broken())?;
     let written = writes.commit(&engine.db, sync);

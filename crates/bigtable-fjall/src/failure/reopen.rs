@@ -193,9 +193,15 @@ impl Running {
                     self.wait_for_engine()?;
                     open = slot.read();
                 }
-                let closed = || self.halt_error("it is closed");
-                let Opened { engine, part } = open.as_ref().ok_or_else(closed)?;
-                (engine.generation, work(engine, part))
+                match open.as_ref() {
+                    Some(Opened { engine, part }) => (engine.generation, work(engine, part)),
+                    // The engine has failed again, and is opened anew once more.
+                    None if tries < TRIES_MAX => {
+                        tries += 1;
+                        continue;
+                    }
+                    None => return Err(fault::reopened()),
+                }
             };
             match self.answer(generation, result) {
                 Err(error) if fault::is_reopened(&error) && tries < TRIES_MAX => tries += 1,

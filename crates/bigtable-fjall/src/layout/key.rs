@@ -44,8 +44,15 @@ const TIME_BYTES: usize = 7;
 const TIME_MASK: u64 = (1 << (8 * TIME_BYTES)) - 1;
 
 /// A key, or the prefix of a key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(SmallVec<[u8; KEY_BYTES_INLINE]>);
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        // `SmallVec::clone` would copy byte by byte.
+        Key::from_prefix(self)
+    }
+}
 
 impl Deref for Key {
     type Target = [u8];
@@ -138,6 +145,43 @@ impl Key {
             }
         }
         self.0.push(END);
+    }
+}
+
+/// Builds the keys of one row's columns, one after the other, in the same buffer. So table and
+/// row are encoded once.
+pub(crate) struct RowKeys {
+    key: Key,
+    /// Length of the prefix that ends with the row.
+    row_len: usize,
+}
+
+impl RowKeys {
+    pub(crate) fn new(table: u32, row: &[u8]) -> Self {
+        Key::row(table, row).into()
+    }
+
+    /// The prefix of all keys of one family in the row.
+    pub(crate) fn family(&mut self, family: u8) -> &Key {
+        self.key.0.truncate(self.row_len);
+        self.key.0.push(family);
+        &self.key
+    }
+
+    /// The prefix of all keys of a column, see [`Key::column`].
+    pub(crate) fn column(&mut self, family: u8, qualifier: &[u8]) -> &Key {
+        self.key.0.truncate(self.row_len);
+        self.key.0.push(family);
+        self.key.push_escaped(qualifier);
+        &self.key
+    }
+}
+
+impl From<Key> for RowKeys {
+    /// The keys of the row with this prefix.
+    fn from(row: Key) -> Self {
+        let row_len = row.len();
+        RowKeys { key: row, row_len }
     }
 }
 
@@ -286,6 +330,10 @@ mod tests {
             prop_assert_eq!(&*shape.qualifier(&key), &qualifier[..]);
             let column = Key::column(*table, row, *family, qualifier);
             prop_assert_eq!(shape.column_prefix(&key), &*column);
+            let mut of_row = RowKeys::new(*table, row);
+            prop_assert_eq!(&**of_row.column(*family, b"another"), &*Key::column(*table, row, *family, b"another"));
+            prop_assert_eq!(of_row.column(*family, qualifier), &column);
+            prop_assert_eq!(of_row.family(*family), &Key::family(*table, row, *family));
             prop_assert_eq!(shape.timestamp.unwrap().as_u64(), *time);
             prop_assert_eq!(Shape::of(shape.column_prefix(&key)).unwrap().timestamp, None);
         }

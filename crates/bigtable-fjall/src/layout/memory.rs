@@ -14,6 +14,7 @@
 //!   moment.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 use bigtable::OnFull;
@@ -65,7 +66,7 @@ impl Memory {
         &self.groups[position]
     }
 
-    pub(crate) fn apply(&mut self, changes: Vec<MemoryChange>) {
+    pub(crate) fn apply(&mut self, changes: impl IntoIterator<Item = MemoryChange>) {
         for change in changes {
             self.groups[change.group].apply(change);
         }
@@ -132,6 +133,18 @@ impl MemoryGroup {
         }
     }
 
+    /// Whether the group refuses cells beyond its bound, so that cells which are added must be
+    /// counted.
+    pub(crate) fn is_bounded(&self) -> bool {
+        matches!(self.on_full, OnFull::Refuse { .. })
+    }
+
+    /// Whether a set cell may be added without a look for an earlier value: the map has all cells
+    /// of the group, and nobody counts the cells that are added.
+    pub(crate) fn takes_unseen(&self) -> bool {
+        !self.is_bounded() && self.spilled == 0
+    }
+
     /// The bound that `added` more cells would exceed, if the group refuses them.
     pub(crate) fn refuses(&self, added: isize) -> Option<usize> {
         match self.on_full {
@@ -162,14 +175,18 @@ impl MemoryGroup {
         let MemoryChange { key, value, was_spilled, .. } = change;
         match value {
             Some(value) => {
-                if let Some(cell) = self.cells.get_mut(&key) {
-                    *cell = value;
-                } else if self.has_room() {
-                    self.spilled -= usize::from(was_spilled);
-                    self.count(&key);
-                    self.cells.insert(key, value);
-                } else if !was_spilled {
-                    self.spilled += 1;
+                let has_room = self.has_room();
+                match self.cells.entry(key) {
+                    Entry::Occupied(mut cell) => drop(cell.insert(value)),
+                    Entry::Vacant(place) if has_room => {
+                        self.spilled -= usize::from(was_spilled);
+                        if let Some(tally) = &mut self.tally {
+                            tally.add(place.key());
+                        }
+                        place.insert(value);
+                    }
+                    Entry::Vacant(_) if !was_spilled => self.spilled += 1,
+                    Entry::Vacant(_) => {}
                 }
             }
             None => {

@@ -151,6 +151,11 @@ impl Pack {
         Ok(Pack { stored, newest })
     }
 
+    /// The newest timestamp of a stored pack.
+    pub(crate) fn newest_of(stored: &Slice) -> Result<Timestamp, Fault> {
+        Ok(Place::at(stored, 0)?.timestamp)
+    }
+
     /// Encodes a pack of these versions, of which there is at least one.
     pub(crate) fn encode(versions: &[TimedValue<'_>], older: bool) -> Slice {
         let mut bytes: SmallVec<[u8; BYTES_INLINE]> = SmallVec::new();

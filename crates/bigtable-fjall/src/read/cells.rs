@@ -105,14 +105,13 @@ impl<'a> Cells<'a> {
             Cells::Disk(snapshot, keyspace) => snapshot.get(*keyspace, key),
             Cells::Live(keyspace) => keyspace.get(key),
             Cells::Recent(recent, keyspace) => {
-                let lock = || locked(recent);
-                match using(lock(), |recent| recent.get(key)) {
+                match using(locked(recent), |recent| recent.get(key)) {
                     Recall::Pack(value) => return Ok(Some(value)),
                     Recall::Absent => return Ok(None),
                     Recall::Unknown => {}
                 }
                 let value = keyspace.get(key)?.map(|value| Slice::new(&value));
-                using(lock(), |recent| recent.learn(key, &value));
+                using(locked(recent), |recent| recent.learn(key, &value));
                 Ok(value)
             }
             Cells::Remembered(recent, published, keyspace) => {
@@ -130,6 +129,18 @@ impl<'a> Cells<'a> {
                 }
                 Ok(value)
             }
+        }
+    }
+
+    /// Like [`Cells::get`], for a caller that keeps the value until it writes the key: a value
+    /// that is read from disk is not cached, because the write will be.
+    pub(crate) fn get_to_keep(&self, key: &[u8]) -> fjall::Result<Option<Slice>> {
+        let Cells::Recent(recent, keyspace) = self else { return self.get(key) };
+        match using(locked(recent), |recent| recent.get(key)) {
+            Recall::Pack(value) => Ok(Some(value)),
+            Recall::Absent => Ok(None),
+            // A slice of the read block would keep the whole block in memory.
+            Recall::Unknown => Ok(keyspace.get(key)?.map(|value| Slice::new(&value))),
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) fn visit(
     column: &Key,
     time: TimeRange,
     versions_max: u32,
-    mut see: impl FnMut(Version<'_>) -> ControlFlow<()>,
+    see: impl FnMut(Version<'_>) -> ControlFlow<()>,
 ) -> Result<(), Fault> {
     if versions_max == 0 || time.from > time.to {
         return Ok(());
@@ -26,14 +26,26 @@ pub(crate) fn visit(
         Stored::Versions(cells) => visit_versions(cells, column, time, versions_max, see),
         Stored::NewestFirst(newest, history) => {
             let Some(newest) = newest.get(column)? else { return Ok(()) };
-            let newest = Pack::decode(newest)?;
-            let left = newest.visit(time, versions_max, &mut see)?;
-            if left > 0 && newest.older() {
-                history::visit(history, column, time, left, see)
-            } else {
-                Ok(())
-            }
+            visit_pack(&Pack::decode(newest)?, history, column, time, versions_max, see)
         }
+    }
+}
+
+/// Like [`visit`], from the pack under the column's own key on. There is a version to look for:
+/// `versions_max` is not zero, and `time` not empty.
+pub(crate) fn visit_pack(
+    newest: &Pack,
+    history: Cells<'_>,
+    column: &Key,
+    time: TimeRange,
+    versions_max: u32,
+    mut see: impl FnMut(Version<'_>) -> ControlFlow<()>,
+) -> Result<(), Fault> {
+    let left = newest.visit(time, versions_max, &mut see)?;
+    if left > 0 && newest.older() {
+        history::visit(history, column, time, left, see)
+    } else {
+        Ok(())
     }
 }
 

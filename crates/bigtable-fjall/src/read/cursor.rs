@@ -43,7 +43,7 @@ pub(crate) fn read_column(
     }
 }
 
-fn cell(column: &ColumnSelect, qualifier: Bytes, version: &Version<'_>) -> Cell {
+pub(crate) fn cell(column: &ColumnSelect, qualifier: Bytes, version: &Version<'_>) -> Cell {
     Cell {
         family: column.family.clone(),
         qualifier,

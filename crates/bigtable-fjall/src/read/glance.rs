@@ -7,8 +7,8 @@
 //! * The column's own group is in memory.
 //! * A one-step commit of the row is pending, for which a reader at `s` must wait.
 //!
-//! A glance follows the order of every read: in-memory cells first, then the snapshot, then
-//! the floor.
+//! A glance follows the order of every read: in-memory cells first, then the cache or the
+//! snapshot, then the floor.
 
 use std::ops::ControlFlow;
 
@@ -17,8 +17,10 @@ use bigtable::{Glance, Glanced, Result, TimeRange};
 use crate::engine::Engine;
 use crate::failure::fault::Fault;
 use crate::layout::key::Key;
+use crate::layout::pack::Version;
 use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
+use crate::read::cached;
 use crate::read::cells::Stored;
 use crate::read::column::visit;
 
@@ -65,12 +67,23 @@ fn look(engine: &Engine, table: &TableInfo, at: Glance<'_>) -> std::result::Resu
             return Ok(Glanced::Nothing);
         }
     }
-    let snapshot = early.map_or_else(|| engine.snapshots.get(&engine.db), Ok)?;
-    let stored = Stored::remembered(group, &snapshot, &engine.recent);
+    let key = key(family.number);
     let mut found = Glanced::Absent;
-    visit(stored, &key(family.number), upto, 1, |version| {
+    let mut see = |version: Version<'_>| {
         found = Glanced::Newest(version.timestamp, version.to_bytes());
         ControlFlow::Break(())
-    })?;
+    };
+    if group.history.is_some()
+        && early.is_none()
+        && let Some(packs) = cached::packs(engine, std::iter::once(&key))?
+    {
+        let Some(pack) = packs.first().and_then(Option::as_ref) else { return Ok(found) };
+        if pack.visit(upto, 1, &mut see)? == 0 || !pack.older() {
+            return Ok(found);
+        }
+    }
+    let snapshot = early.map_or_else(|| engine.snapshots.get(&engine.db), Ok)?;
+    let stored = Stored::remembered(group, &snapshot, &engine.recent);
+    visit(stored, &key, upto, 1, see)?;
     Ok(found)
 }

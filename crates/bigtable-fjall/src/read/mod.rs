@@ -1,7 +1,8 @@
-//! Reads from one snapshot of the engine, and from the cells in memory.
+//! Reads from one state of the engine, and from the cells in memory.
 //!
 //! ```text
 //! published  the engine's state after a batch    snapshots  the one that its readers share
+//! cached     newest versions that need no snapshot
 //! cells      a group's cells, wherever they are
 //! column     the versions of one column              history  the older ones
 //! cursor     the rows of one group, in order
@@ -11,16 +12,18 @@
 //! The committer changes the state in this order:
 //! 1. The engine publishes the batch.
 //! 2. The committer drops the old snapshot.
-//! 3. It updates the in-memory maps.
-//! 4. It acknowledges the batch.
+//! 3. It updates the cache of newest versions.
+//! 4. It updates the in-memory maps.
+//! 5. It acknowledges the batch.
 //!
-//! A reader works in the opposite order: it copies the in-memory cells, then takes the
-//! snapshot, then checks the floor. So its in-memory cells may be older than its snapshot, but
-//! never newer. The floor is the timestamp below which the store refuses reads. If it is still
+//! A reader works in the opposite order: it copies the in-memory cells, then reads the cache or
+//! takes the snapshot, then checks the floor. So its in-memory cells may be older than the rest,
+//! but never newer. The floor is the timestamp below which the store refuses reads. If it is still
 //! not above the reader's timestamp, no version that it needs was collected before it read.
 //!
-//! Invariant: a reader copies the in-memory cells before it takes its snapshot, never after.
+//! Invariant: a reader copies the in-memory cells before it reads anything else, never after.
 
+pub(crate) mod cached;
 pub(crate) mod cells;
 pub(crate) mod column;
 pub(crate) mod cursor;

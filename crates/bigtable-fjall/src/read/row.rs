@@ -1,4 +1,5 @@
-//! Reads a single row: its in-memory cells first, then the rest from one snapshot.
+//! Reads a single row: its in-memory cells first, then the rest from the cache or from one
+//! snapshot.
 
 use bigtable::{Cell, Result, Row, RowKey, Selection};
 use smallvec::SmallVec;
@@ -8,6 +9,7 @@ use crate::failure::fault::Fault;
 use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
 use crate::layout::table_info::TableInfo;
+use crate::read::cached;
 use crate::read::cells::Stored;
 use crate::read::cursor::read_column;
 
@@ -48,7 +50,8 @@ fn read_cells(
             }
         }
     }
-    if !on_disk.is_empty() {
+    let at = (table.id, row.as_bytes());
+    if !on_disk.is_empty() && !cached::add_cells(engine, at, &on_disk, &mut cells)? {
         let snapshot = engine.snapshots.get(&engine.db)?;
         for (group, column) in on_disk {
             let stored = Stored::remembered(group, &snapshot, &engine.recent);

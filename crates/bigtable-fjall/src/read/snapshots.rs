@@ -1,11 +1,10 @@
 //! Keeps the snapshot that all readers share until the next batch.
 //!
-//! Sharing costs one atomic counter; opening a snapshot takes several locks of the engine.
-//! Normally the first reader opens the snapshot. Readers cannot open one while a batch is
-//! being written. So the committer opens it beforehand if there were reads recently, or if the
-//! batch will be synced.
+//! Sharing costs one atomic counter; opening a snapshot takes several locks of the engine. The
+//! first reader that finds too little in memory (`cached.rs`) opens the snapshot. While a batch is
+//! being written, a reader may have to wait for its end. So the committer opens the snapshot before
+//! a batch that may take long.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, TryLockError};
 
 use fjall::Database;
@@ -14,18 +13,14 @@ use crate::failure::fault::Fault;
 use crate::mutants::{self, off};
 use crate::read::published::{Batches, OpenBatch, Published};
 
-/// After this many batches without a reader, the committer stops opening snapshots beforehand.
-const UNREAD_MAX: u64 = 64;
 /// The reason why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
 /// The state of an engine that readers see, batch after batch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     /// The state after the last batch, if it was opened.
     shared: RwLock<Option<Arc<Published>>>,
-    /// The number of batches since the last read.
-    unread: AtomicU64,
     batches: Batches,
     /// Held while a batch is given to the engine.
     writing: Mutex<()>,
@@ -35,17 +30,6 @@ pub(crate) struct Snapshots {
 pub(crate) struct Writing<'a> {
     _batch: OpenBatch<'a>,
     _lock: MutexGuard<'a, ()>,
-}
-
-impl Default for Snapshots {
-    fn default() -> Self {
-        Snapshots {
-            shared: RwLock::default(),
-            unread: AtomicU64::new(UNREAD_MAX),
-            batches: Batches::default(),
-            writing: Mutex::default(),
-        }
-    }
 }
 
 impl Snapshots {
@@ -64,11 +48,14 @@ impl Snapshots {
         Ok(Writing { _batch: self.batches.begin(db), _lock: lock })
     }
 
+    /// Whether the snapshot is open.
+    #[cfg(test)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.shared.read().expect(NO_PANIC).is_some()
+    }
+
     /// The state after the last published batch, for a reader.
     pub(crate) fn get(&self, db: &Database) -> Result<Arc<Published>, Fault> {
-        if self.unread.load(Ordering::Relaxed) != 0 {
-            self.unread.store(0, Ordering::Relaxed);
-        }
         loop {
             if let Some(snapshot) = self.open(db) {
                 return Ok(snapshot);
@@ -99,12 +86,10 @@ impl Snapshots {
         shared.clone()
     }
 
-    /// Opens the snapshot before a batch, if there were reads recently or the batch is `long`.
-    /// Then no reader waits for the end of a long batch. The caller holds the commit lock.
-    pub(crate) fn keep(&self, db: &Database, long: bool) {
-        if self.unread.fetch_add(1, Ordering::Relaxed) < UNREAD_MAX || long {
-            self.open(db);
-        }
+    /// Opens the snapshot before a batch that may take long, so that no reader waits for its end.
+    /// The caller holds the commit lock.
+    pub(crate) fn keep(&self, db: &Database) {
+        self.open(db);
     }
 
     /// Drops the shared snapshot after a batch is published, so that readers take a new one.

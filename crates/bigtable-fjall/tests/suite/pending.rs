@@ -182,5 +182,8 @@ fn h39_a_read_sees_what_was_acknowledged_before_it() {
             glance(&*table, "a", COMMIT),
             Glanced::Newest(at, _) if at == ts(version)
         ));
+        // A scan reads from a snapshot, even if the cache has all of it.
+        let page = block_on(table.scan(&RowRange::all(), &newest(COMMIT), Default::default()));
+        assert_eq!(versions(&page.unwrap().rows)[0], version);
     }
 }

@@ -26,18 +26,19 @@ fn spaces(group: &Group) -> (Space<'_>, Space<'_>) {
     (Space { group, history: false }, Space { group, history: true })
 }
 
-impl<'a> Draft<'a> {
-    /// Sets a version.
+impl<'a> Draft<'a, '_> {
+    /// Sets a version. `current` is the pack under the column's own key.
     pub(super) fn set_newest_first(
         &mut self,
         group: &'a Group,
         column: &Key,
+        current: Option<Pack>,
         timestamp: Timestamp,
         value: &[u8],
     ) -> Result<(), Fault> {
         let (own, history) = spaces(group);
         let key = Slice::new(column);
-        let Some(current) = self.get(own, column)?.map(Pack::decode).transpose()? else {
+        let Some(current) = current else {
             self.put(own, key, Some(Pack::encode(&[(timestamp, value)], false)));
             return Ok(());
         };
@@ -121,18 +122,17 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Deletes versions. If none is left under the column's own key, the next older pack takes
-    /// its place.
+    /// Deletes versions. `current` is the pack under the column's own key. If none of its
+    /// versions is left, the next older pack takes its place.
     pub(super) fn delete_newest_first(
         &mut self,
         group: &'a Group,
         column: &Key,
+        current: Option<Pack>,
         time: TimeRange,
     ) -> Result<(), Fault> {
         let (own, history) = spaces(group);
-        let Some(current) = self.get(own, column)?.map(Pack::decode).transpose()? else {
-            return Ok(());
-        };
+        let Some(current) = current.filter(|_| time.from <= time.to) else { return Ok(()) };
         let versions = current.versions()?;
         let oldest = versions.last().map_or(current.newest(), |(oldest, _)| *oldest);
         let mut older = current.older();
