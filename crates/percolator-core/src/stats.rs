@@ -77,6 +77,8 @@ counters! {
     row_locks_renewed,
     /// Times an observer was started.
     observer_runs,
+    /// Of these, times a hint alone led to the change, and the acknowledgement was not read.
+    observer_runs_hinted,
     /// Times an observer's transaction failed.
     observer_failures,
     /// Notifications whose change had already been handled.
