@@ -85,6 +85,8 @@ counters! {
     notifications_stale,
     /// Notifications set aside because their observer kept failing.
     set_aside,
+    /// Hints at changes of this process that found their queue full. A scan finds these changes.
+    hints_dropped,
     /// Times a worker found another worker on the same row and jumped elsewhere.
     jumps,
     /// Calls of the [watcher](crate::Watch) that panicked or took longer than a second.

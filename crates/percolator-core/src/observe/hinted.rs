@@ -26,8 +26,7 @@
 //! the observer runs in vain, and its transaction has no effect, or it runs once more on what was
 //! set aside. That happens once for a hint: repeated visits go the usual way.
 
-use bigtable::Glanced;
-use bigtable::Timestamp;
+use bigtable::{Glanced, Timestamp};
 use bytes::Bytes;
 
 use crate::mutants::{self, off};
