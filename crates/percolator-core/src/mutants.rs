@@ -76,6 +76,12 @@ bigtable::mutants! {
     SKIPS_FOR_EVER "skips-for-ever" "H50"
         by "h50_a_change_after_one_that_skips_observers_runs_its_observer",
     NO_ACK "no-ack" "H51 H52",
+    ACK_SOUGHT_FROM_S "ack-sought-from-s" "H51 H52"
+        by "h52_a_hint_that_another_worker_was_faster_with_has_one_effect",
+    DELETION_IS_HINTED "deletion-is-hinted" "H36 H52"
+        by "h52_a_stale_hint_of_a_deletion_that_was_collected_has_no_effect",
+    HINTED_FOR_OTHERS "hinted-for-others" "H53"
+        by "h53_a_hinted_run_leaves_the_notification_to_observers_that_run_elsewhere",
     ACK_UNREAD "ack-unread" "H52 H62",
     COMMIT_CLEARS_FOR_OTHERS "commit-clears-for-others" "H53",
     CLEARS_FOR_OTHERS "clears-for-others" "H53",

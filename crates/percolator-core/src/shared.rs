@@ -19,7 +19,7 @@ use crate::closing::Closing;
 use crate::gc::collection::Collection;
 use crate::observe::admission::Admission;
 use crate::observe::failures::FailureLists;
-use crate::observe::hints::Hints;
+use crate::observe::hints::{Hint, Hints};
 use crate::records::layout::{notify_schema, table_schema};
 use crate::records::placement::{Placement, notify_table_name};
 use crate::records::schema::Schema;
@@ -298,6 +298,14 @@ impl Shared {
 
     pub(crate) fn hints(&self) -> &Hints {
         &self.hints
+    }
+
+    /// Tells the workers of this client about a dirty cell.
+    pub(crate) fn hint(&self, hint: &Hint) {
+        match self.hints.push(hint) {
+            0 => {}
+            dropped => self.counters.hints_dropped.add(dropped),
+        }
     }
 
     pub(crate) fn failures(&self) -> &FailureLists {

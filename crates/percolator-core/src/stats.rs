@@ -77,12 +77,16 @@ counters! {
     row_locks_renewed,
     /// Times an observer was started.
     observer_runs,
+    /// Of these, times a hint alone led to the change, and the acknowledgement was not read.
+    observer_runs_hinted,
     /// Times an observer's transaction failed.
     observer_failures,
     /// Notifications whose change had already been handled.
     notifications_stale,
     /// Notifications set aside because their observer kept failing.
     set_aside,
+    /// Hints at changes of this process that found their queue full. A scan finds these changes.
+    hints_dropped,
     /// Times a worker found another worker on the same row and jumped elsewhere.
     jumps,
     /// Calls of the [watcher](crate::Watch) that panicked or took longer than a second.

@@ -50,7 +50,7 @@ use fourth::Fourth;
 use ours::{Offered, Ours, Work};
 use rivals::{Cycle, Cycled, Purpose, Rival, Traits};
 
-pub(crate) use alone::{ALONE, alone};
+pub(crate) use alone::{ALONE, alone, on_one_thread, until_committed, without_passes};
 
 /// The crawl rates: the paper's 1, 5, 18, 30, 35 and 45 % an hour, at three runs of three
 /// passes an hour.

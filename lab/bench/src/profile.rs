@@ -1,6 +1,6 @@
 //! Measures the cost of one operation independently of other load on the machine. Valgrind
-//! counts the instructions and allocations of the arms of Figure 8 and of a document of Figure
-//! 7. The kernel counts their file operations, in a run without Valgrind.
+//! counts the instructions and allocations of the arms of Figure 8, of a document of Figure 7, of
+//! a write of an observed cell, and of an observer's run. The kernel counts their file operations, in a run without Valgrind.
 //!
 //! Each arm runs with N operations and again with 2 N, under Valgrind and without it. Each of
 //! the four runs is a new process on new data. The difference between 2 N and N is the cost of N
@@ -8,6 +8,7 @@
 //! written for that.
 
 mod callgrind;
+mod observed;
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -44,7 +45,10 @@ const CALLGRIND: [&str; 6] = [
 ];
 
 const NOTE: &str = "The cost of one operation of the arms of `fig8`, and of one document of `fig7`, of a tenth as many in a \
-     repository that began with as many; writing out and merging is not in it. The instructions are \
+     repository that began with as many; writing out and merging is not in it. `observed_set` writes a cell that \
+     an observer without a worker observes. `run` is one strong observer's run alone: it reads the changed cell, \
+     and writes another cell of the row. For `document` and `run` one worker without periodic passes handles one \
+     change at a time, on the thread of the writer. The instructions are \
      parted by whose function they are in: this project's, the engine's, the allocator's, or that of \
      the libraries and the benchmark, which draws a cell and a value. File calls are system calls that \
      read or write.";
@@ -55,11 +59,12 @@ const CELLS_MAX: u64 = 1_000;
 const WRITTEN_BEFORE: u64 = 5;
 
 /// The instructions, allocations and file calls of an operation of `percolator-bench fig8`,
-/// and of a document of `percolator-bench fig7`.
+/// of a document of `percolator-bench fig7`, of a write of an observed cell, and of a run of an
+/// observer.
 ///
 /// Valgrind and the kernel count them, so other load of the machine does not change the
-/// figures. Several threads work on a document, so its figures vary by some percent. Each arm
-/// is a process that does nothing else, once with N operations and once with twice as many.
+/// figures. Each arm is a process that does nothing else, once with N operations and once with
+/// twice as many.
 ///
 /// If a cell is not as it was written, or a document is misplaced, the figures are void and
 /// the exit status is 3.
@@ -103,6 +108,9 @@ impl ProfileWork {
         let ProfileWork { arm, data, operations, cells, seed, check } = self;
         let (asked, wrong) = if is_document(arm) {
             fig7::alone(arm, data, *cells as u64, *operations, *seed, *check).await?
+        } else if observed::ALONE.contains(&&**arm) {
+            let wrong = observed::alone(arm, data, *cells, *operations, *seed).await?;
+            (io(), wrong)
         } else {
             let wrong = fig8::alone(arm, data, *cells, *operations, *seed).await?;
             (io(), wrong)
@@ -143,7 +151,7 @@ struct Outcome {
 const DOCUMENT: u64 = 10;
 
 /// An arm, the arm to compare with, and the largest ratio of their instructions.
-const RATIOS: [(&str, &str, Option<Bar>); 19] = [
+const RATIOS: [(&str, &str, Option<Bar>); 21] = [
     ("get", "raw_get", Some(Bar::AtMost(1.15))),
     ("get_recorded", "get", None),
     ("raw_get", "fjall_get", None),
@@ -162,6 +170,8 @@ const RATIOS: [(&str, &str, Option<Bar>); 19] = [
     ("two_phases", "raw_set_blind", None),
     ("paper_faithful", "raw_set", None),
     ("paper_faithful", "raw_set_blind", None),
+    ("observed_set", "tx", None),
+    ("run", "tx", None),
     ("document", "engine_document", None),
 ];
 
@@ -185,6 +195,8 @@ fn run(context: &Context, settings: Settings, arms: &[&'static str]) -> anyhow::
         if is_document(arm) {
             operations /= DOCUMENT;
             cells = operations as usize;
+        } else if arm == observed::RUN {
+            cells = 2 * operations as usize;
         }
         let of = |operations| one(arm, Settings { operations, cells, seed });
         let (once, more) = (of(operations)?, of(2 * operations)?);
@@ -348,7 +360,7 @@ impl Outcome {
 }
 
 fn all() -> impl Iterator<Item = &'static str> {
-    fig8::alone_names().chain(fig7::ALONE)
+    fig8::alone_names().chain(observed::ALONE).chain(fig7::ALONE)
 }
 
 impl Profile {

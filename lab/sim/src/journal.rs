@@ -16,7 +16,9 @@ use bigtable::{ConditionalMutation, Mutation, Timestamp};
 
 use crate::executor::ProcessId;
 use crate::history::{Cell, Record};
-use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, notified_cell, observers, sets};
+use crate::names::{
+    ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, is_hinted, notified_cell, observers, sets,
+};
 use crate::process::Given;
 use crate::tally::{Sometimes, Tally};
 
@@ -199,12 +201,13 @@ impl Journal {
     }
 
     fn rejected(&self, applied: &Applied<'_>, tally: &Tally) {
-        let (mut tomb, mut ack) = (false, false);
+        let (mut tomb, mut ack, mut hinted) = (false, false, false);
         for mutation in &applied.request.otherwise {
             let Mutation::Set { family, qualifier, timestamp, .. } = mutation else { continue };
             if *family != LOCK {
                 continue;
             }
+            hinted |= is_hinted(&applied.request.predicate, *timestamp);
             if let Some(cell) = cell(applied.table, &applied.request.row, qualifier) {
                 tomb |= self.tombs.contains(&(cell, *timestamp));
                 ack |= cell.column >= ACK
@@ -217,6 +220,9 @@ impl Journal {
         }
         if ack {
             tally.happened(Sometimes::AckConflict);
+        }
+        if hinted {
+            tally.happened(Sometimes::HintedRejected);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::failures::{READY, unavailable};
 use crate::journal::{Applied, Journal, LookUp};
-use crate::names::{LOCK, NOTIFY, is_schema, notify_table_number, sets, table_number};
+use crate::names::{LOCK, NOTIFY, is_hinted, is_schema, notify_table_number, sets, table_number};
 use crate::power::Power;
 use crate::publishing::Publishing;
 use crate::swarm::Swarm;
@@ -378,6 +378,9 @@ impl StoreServer {
         match self.inner.commit_rows(request).now_or_never().expect(READY) {
             Ok(RowsOutcome::Committed(commit_ts)) => {
                 self.tally.happened(Sometimes::OneStepCommitted);
+                if rows.iter().any(|part| is_hinted(&part.request.predicate, above)) {
+                    self.tally.happened(Sometimes::HintedRun);
+                }
                 self.wrote(None);
                 for (index, part) in rows.iter().enumerate() {
                     let request = ConditionalMutation {
@@ -390,6 +393,9 @@ impl StoreServer {
             }
             Ok(RowsOutcome::Rejected { row }) => {
                 self.tally.happened(Sometimes::OneStepRejected);
+                if is_hinted(&rows[row].request.predicate, above) {
+                    self.tally.happened(Sometimes::HintedRejected);
+                }
                 StoreReply::Rejected(row as u64)
             }
             Ok(RowsOutcome::NoTimestamp) => StoreReply::NoTimestamp,

@@ -106,6 +106,10 @@ kinds! {
         NotifyKeptByNewer = "notify_kept_by_newer",
         /// An observer's run was rejected because another run had acknowledged.
         AckConflict = "ack_conflict",
+        /// A run that followed a hint committed without a look at the acknowledgement.
+        HintedRun = "hinted_run",
+        /// A run that followed a hint was rejected, because it was not the only one.
+        HintedRejected = "hinted_rejected",
         /// A transaction's two timestamps came from two oracles.
         OracleFailoverMidCommit = "oracle_failover_mid_commit",
         /// A read below the floor was refused.

@@ -9,6 +9,8 @@
 //! * A cell is dirty for an observer if its newest `c` is above the acknowledgement, which
 //!   holds the *start* timestamp of the observer's last run. With its commit timestamp, a
 //!   write during the run would be missed (H50).
+//! * A change that this process has just made is handled without a look at the notification and
+//!   the acknowledgement (`hinted.rs`). If that fails, the usual way decides.
 //! * A notification is cleared only when every observer that the schema names has handled the
 //!   change (H53). A strong observer shows that by its acknowledgement.
 
@@ -27,6 +29,7 @@ use crate::observe::change::Change;
 use crate::observe::context::Context;
 use crate::observe::elsewhere::{handled_elsewhere, waits_for_others};
 use crate::observe::failures::{Delay, is_of_the_services};
+use crate::observe::hinted::{acknowledge_hinted, may_be_hinted};
 use crate::observe::notified::{clear, notifications};
 use crate::observe::observer::{AnyObserver, Registration, Runner};
 use crate::observe::ran::{WatchedRun, span};
@@ -79,6 +82,17 @@ pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>)
     if context.are_paused(&observers) {
         return Ok(Visit::Done);
     }
+    if let (Some(at), [registration]) = (at, &*observers)
+        && may_be_hinted(&context.shared, cell, registration)
+    {
+        let Some(lock) = lock(context, of_row(&cell.table, &cell.row)).await? else {
+            return Ok(Visit::Met);
+        };
+        let visited = lock.during(run_hinted(context, cell, registration, at)).await?;
+        if let Some(visit) = visited {
+            return Ok(visit);
+        }
+    }
     let seen = match at.filter(|_| is_known(cell, &observers)) {
         Some(at) => vec![at],
         None => notifications(cell).await?,
@@ -92,6 +106,92 @@ pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>)
         return Ok(Visit::Met);
     };
     lock.during(run_all(context, cell, &observers, &seen)).await
+}
+
+/// Runs the only observer of a column for the change that a hint names. Returns `None` if the
+/// usual way must decide: the change is not as hinted, or another run was faster.
+async fn run_hinted(
+    context: &Context,
+    cell: &Cell,
+    registration: &Registration,
+    at: Timestamp,
+) -> Result<Option<Visit>> {
+    let name = &registration.observed.observer;
+    if context.failures.delay(cell, name, context.runtime().now()).is_some() {
+        return Ok(None);
+    }
+    let attempt = attempt_hinted(context, cell, registration, at);
+    let error = match attempt.instrument(span(registration, Some(cell))).await {
+        Ok(false) => return Ok(None),
+        Ok(true) => {
+            context.failures.forget(cell, name);
+            context.elsewhere.forget(cell);
+            return Ok(Some(Visit::Done));
+        }
+        Err(error) => error,
+    };
+    match error {
+        Error::Locked { .. } | Error::Unknown { .. } => Ok(Some(Visit::Later(LOCKED_DELAY))),
+        error if error.is_retryable() => Ok(None),
+        error if is_of_the_services(&error) => Err(error),
+        error => hinted_failed(context, cell, name, at, &error).await,
+    }
+}
+
+/// Counts the failure of a hinted run, unless the change was handled before. Then the usual way
+/// decides.
+async fn hinted_failed(
+    context: &Context,
+    cell: &Cell,
+    observer: &str,
+    at: Timestamp,
+    error: &Error,
+) -> Result<Option<Visit>> {
+    if !is_dirty(context, cell, observer).await? {
+        return Ok(None);
+    }
+    match note_failure(context, cell, observer, error) {
+        Delay::Until(delay) => Ok(Some(Visit::Later(delay))),
+        Delay::SetAside => {
+            context.elsewhere.forget(cell);
+            move_aside(context, cell, &[at]).await?;
+            Ok(Some(Visit::Done))
+        }
+    }
+}
+
+/// Whether a cell is dirty for a strong observer. `false` also if a writer is at work on it, who
+/// will notify again.
+async fn is_dirty(context: &Context, cell: &Cell, observer: &str) -> Result<bool> {
+    let mut tx = begin(&context.shared, None).await?;
+    match acknowledge(&mut tx, cell, observer).await {
+        Ok(change) => Ok(change.is_some()),
+        Err(Error::Locked { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs an observer once for the change that a hint names. Returns whether it has committed.
+/// `false` means that the observer has not run.
+async fn attempt_hinted(
+    context: &Context,
+    cell: &Cell,
+    registration: &Registration,
+    at: Timestamp,
+) -> Result<bool> {
+    let Runner::Each(observer) = &registration.runner else { return Ok(false) };
+    let Some(mut tx) = begin_run(context, registration).await? else { return Ok(false) };
+    let Some(change) = acknowledge_hinted(&mut tx, cell, &registration.observed, at)? else {
+        return Ok(false);
+    };
+    let handled = clear_seen(&cell.column, &[at], tx.start_ts());
+    if !leave_room(&context.shared.limits(), &cell.row, &handled) {
+        return Ok(false);
+    }
+    tx.handled = handled;
+    context.shared.counters().observer_runs_hinted.bump();
+    run_observer(context, tx, registration, &**observer, change, &[at]).await?;
+    Ok(true)
 }
 
 async fn run_all(
@@ -198,12 +298,7 @@ async fn attempt(
     seen: &[Timestamp],
     alone: bool,
 ) -> Result<Ran> {
-    let mut tx = begin(&context.shared, Some(&registration.name)).await?;
-    // The schema came with the timestamp, so a pause from before the timestamp is known here.
-    if context.is_paused(&registration.observed) {
-        return Ok(Ran::Paused);
-    }
-    tx.crew = Some(context.crew.clone());
+    let Some(mut tx) = begin_run(context, registration).await? else { return Ok(Ran::Paused) };
     let mut ran = Ran::Acknowledged(tx.start_ts());
     let strong = registration.observed.strength == Strength::Strong;
     let name = &registration.observed.observer;
@@ -233,6 +328,31 @@ async fn attempt(
             ran = Ran::Cleared;
         }
     }
+    run_observer(context, tx, registration, observer, change, seen).await?;
+    Ok(ran)
+}
+
+/// Begins the transaction of a run. `None` if the observer is paused.
+async fn begin_run(context: &Context, registration: &Registration) -> Result<Option<Transaction>> {
+    let mut tx = begin(&context.shared, Some(&registration.name)).await?;
+    // The schema came with the timestamp, so a pause from before the timestamp is known here.
+    if context.is_paused(&registration.observed) {
+        return Ok(None);
+    }
+    tx.crew = Some(context.crew.clone());
+    Ok(Some(tx))
+}
+
+/// Runs an observer in a transaction that acknowledges the change, and commits.
+async fn run_observer(
+    context: &Context,
+    mut tx: Transaction,
+    registration: &Registration,
+    observer: &dyn AnyObserver,
+    change: Change,
+    seen: &[Timestamp],
+) -> Result<()> {
+    let name = &registration.observed.observer;
     let Change { table, row, .. } = &change;
     let start_ts = tx.start_ts().as_u64();
     tracing::debug!(
@@ -255,7 +375,7 @@ async fn attempt(
         target: "percolator::observer", event = "observer_committed", observer = %name,
         table = change.table.name(), row = %change.row, start_ts, commit_ts,
     );
-    Ok(ran)
+    Ok(())
 }
 
 /// Counts a failure. The observer waits longer each time, and the change is set aside after a

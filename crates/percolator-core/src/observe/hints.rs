@@ -2,7 +2,7 @@
 //! not find them by scanning.
 //!
 //! Hints may be lost without harm: the notification is in the store, and a scan finds it
-//! (H61). So the queue is bounded, and hints beyond the bound are dropped.
+//! (H61). So the queue is bounded, and hints beyond the bound are dropped and counted.
 //!
 //! Each observed column has its own queue, a lane, and workers take from the lanes in turn. So
 //! a long backlog of one column does not delay the others. A lane may have a bound of runs at
@@ -168,17 +168,18 @@ impl Hints {
         queue
     }
 
-    /// Adds the hint to every queue that has an observer for its cell.
-    pub(crate) fn push(&self, hint: &Hint) {
+    /// Adds the hint to every queue that has an observer for its cell. Returns how many queues were
+    /// full, and have not taken the hint.
+    pub(crate) fn push(&self, hint: &Hint) -> u64 {
         if self.wanted.load(Ordering::Relaxed) == 0 {
-            return;
+            return 0;
         }
-        let (mut ended, mut collected) = (false, false);
+        let (mut ended, mut collected, mut dropped) = (false, false, 0);
         let mut queues = self.queues();
         for queue in queues.iter() {
             match queue.upgrade() {
                 Some(queue) if queue.batched.of(&hint.cell).is_some() => collected = true,
-                Some(queue) => queue.push(hint),
+                Some(queue) => dropped += u64::from(!queue.push(hint)),
                 None => ended = true,
             }
         }
@@ -190,6 +191,7 @@ impl Hints {
         if collected {
             self.collected.ring();
         }
+        dropped
     }
 
     fn live(&self) -> Vec<Arc<Queue>> {
@@ -217,17 +219,18 @@ impl Queue {
         locked(&self.state)
     }
 
-    pub(crate) fn push(&self, hint: &Hint) {
+    /// Adds a hint if its column has a lane. Returns `false` if the lane is full.
+    pub(crate) fn push(&self, hint: &Hint) -> bool {
         let Hint { cell, at } = hint;
-        let Some(lane) = self.each.of(cell).copied() else { return };
+        let Some(lane) = self.each.of(cell).copied() else { return true };
         let mut state = self.state();
         let of = &mut state.lanes[lane];
         if let Some(known) = of.waiting.get_mut(&cell.row) {
             *known = (*known).max(*at);
-            return;
+            return true;
         }
         if of.queue.len() >= of.hints_max {
-            return;
+            return false;
         }
         of.waiting.insert(cell.row.clone(), *at);
         of.queue.push_back(cell.clone());
@@ -236,6 +239,7 @@ impl Queue {
         if let Some(waker) = sleeper {
             waker.wake();
         }
+        true
     }
 
     /// Takes a hint from the next lane that has one and may have another run.
@@ -325,5 +329,36 @@ impl Drop for Sleeper<'_> {
         if let Some(id) = self.id {
             self.hints.state().sleepers.remove(&id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_lane_drops_hints_and_says_so() {
+        crate::testing::doc_test(|client| async move {
+            let table = client.table("t").await?;
+            let [observed, other] = [Column::literal("f:a"), Column::literal("f:b")];
+            let (hints, crew) = (Hints::default(), Arc::new(Crew::default()));
+            let hint = |row: usize, column: &Column| {
+                let cell = Cell::new(&table, &row.to_string().into(), column);
+                Hint { cell, at: None }
+            };
+            assert_eq!(hints.push(&hint(0, &observed)), 0, "nobody wants it");
+            let lanes = vec![(("t".to_owned(), observed.clone()), 1)];
+            let queue = hints.begin(lanes, std::iter::empty(), Vec::new(), &crew);
+            for row in 0..HINTS_MAX {
+                assert_eq!(hints.push(&hint(row, &observed)), 0);
+            }
+            assert_eq!(hints.push(&hint(HINTS_MAX, &observed)), 1);
+            assert_eq!(hints.push(&hint(HINTS_MAX - 1, &observed)), 0, "it waits already");
+            assert_eq!(hints.push(&hint(HINTS_MAX, &other)), 0, "it has no lane");
+            assert_eq!(hints.len(), HINTS_MAX);
+            drop(queue.pop());
+            assert_eq!(hints.push(&hint(HINTS_MAX, &observed)), 0);
+            Ok(())
+        });
     }
 }

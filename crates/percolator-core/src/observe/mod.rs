@@ -10,6 +10,7 @@
 //! crew       the tasks that do all this, and how they end
 //! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen
 //!            (in the commit itself where the column has no other observer)
+//! hinted     the same without a look at the acknowledgement, for a change of this process
 //! batch      the same for many weak notifications at once
 //! gather     when a batch looks for changes, and when it has gathered enough
 //! moved      asks the oracle whether anything may have changed, so that idle workers scan soon
@@ -42,6 +43,7 @@ pub(crate) mod failures;
 mod find;
 mod gather;
 mod handle;
+mod hinted;
 pub(crate) mod hints;
 pub(crate) mod idle;
 pub(crate) mod leave;

@@ -199,6 +199,8 @@ fn again(context: &Arc<Context>, hint: Hint, delay: Duration) {
         context.delayed.fetch_sub(1, Ordering::Relaxed);
         // Another worker may have handled the cell or set it aside: read the notification this
         // time.
-        context.hints.push(&Hint { at: None, ..hint });
+        if !context.hints.push(&Hint { at: None, ..hint }) {
+            context.shared.counters().hints_dropped.bump();
+        }
     }));
 }

@@ -148,7 +148,7 @@ async fn value_of(
 
 /// The newest write record of a cell at `s`, if the store can return it without waiting and
 /// the cell has no lock.
-fn glance(
+pub(crate) fn glance(
     shared: &Shared,
     table: &Table,
     row: &RowKey,

@@ -40,7 +40,7 @@ pub(crate) struct OpenReaders {
 
 #[derive(Debug, Default)]
 struct State {
-    open: BTreeMap<Timestamp, Entry>,
+    open: Slots,
     /// Closed timestamps whose requests may still be in flight, and the time until which they
     /// count.
     closed: BTreeMap<Timestamp, Duration>,
@@ -52,18 +52,67 @@ struct State {
     holds: usize,
 }
 
-/// An open timestamp.
+/// The open timestamps, each in a slot of its own. To open, to move and to close one takes the same
+/// time however many are open. Looking for the oldest one walks all slots, which collection does
+/// rarely.
 #[derive(Debug, Default)]
+struct Slots {
+    slots: Vec<Option<Entry>>,
+    /// The slots that are free.
+    free: Vec<usize>,
+}
+
+/// An open timestamp.
+#[derive(Debug, Clone, Copy)]
 struct Entry {
-    count: usize,
+    at: Timestamp,
     /// When the timestamp was requested; `None` for a timestamp of the past.
     asked: Option<Duration>,
+}
+
+impl Slots {
+    /// Opens a timestamp. Returns its slot.
+    fn open(&mut self, entry: Entry) -> usize {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot] = Some(entry);
+                slot
+            }
+            None => {
+                self.slots.push(Some(entry));
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    fn move_to(&mut self, slot: usize, at: Timestamp) {
+        let entry = self.slots[slot].as_mut();
+        entry.expect("an open timestamp has a slot").at = at;
+    }
+
+    fn close(&mut self, slot: usize) {
+        self.slots[slot] = None;
+        self.free.push(slot);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.slots.iter().flatten().copied()
+    }
+
+    /// The earliest time at which one of those who have `at` open has requested it. `None` if none
+    /// has it open, or if it is a timestamp of the past for one of them. Others that have `at` open
+    /// wait for a higher timestamp. So a later request time says nothing about a transaction that
+    /// has `at` itself.
+    fn asked(&self, at: Timestamp) -> Option<Duration> {
+        self.iter().filter(|entry| entry.at == at).map(|entry| entry.asked).min().flatten()
+    }
 }
 
 /// Keeps the safe point at or below a timestamp as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Open {
     readers: Arc<OpenReaders>,
+    slot: usize,
     at: Timestamp,
     /// When the timestamp was requested.
     asked: Option<Duration>,
@@ -104,14 +153,15 @@ impl OpenReaders {
         let asked = Some(self.now());
         let mut state = self.state();
         let at = state.last;
-        state.open(at, asked);
-        Open { readers: self.clone(), at, asked }
+        let slot = state.open.open(Entry { at, asked });
+        drop(state);
+        Open { readers: self.clone(), slot, at, asked }
     }
 
     /// Opens a timestamp of the past.
     pub(crate) fn at(self: &Arc<Self>, at: Timestamp) -> Open {
-        self.state().open(at, None);
-        Open { readers: self.clone(), at, asked: None }
+        let slot = self.state().open.open(Entry { at, asked: None });
+        Open { readers: self.clone(), slot, at, asked: None }
     }
 
     /// The oldest open timestamp, if there is one. `latest` must be the oracle's latest
@@ -121,8 +171,9 @@ impl OpenReaders {
         let mut state = self.state();
         state.last = state.last.max(latest);
         state.closed.retain(|_, until| *until > now);
-        let oldest = state.open.keys().next().into_iter().chain(state.closed.keys().next()).min();
-        oldest.map(|oldest| latest.min(*oldest))
+        let open = state.open.iter().map(|entry| entry.at);
+        let oldest = open.chain(state.closed.keys().next().copied()).min();
+        oldest.map(|oldest| latest.min(oldest))
     }
 
     /// Keeps this client registered until the returned value is dropped.
@@ -166,12 +217,12 @@ impl OpenReaders {
         let (now, life) = (self.now(), self.life());
         let mut state = self.state();
         state.closed.retain(|_, until| *until > now);
-        let for_a_while = |entry: &Entry| entry.asked.is_none_or(|asked| now >= asked + life);
-        let mut open = state
-            .open
-            .iter()
-            .filter(|(s, entry)| for_a_while(entry) && state.until(**s, tenure(life)) > now);
-        let open = open.next().map(|(s, _)| *s);
+        let mut all: Vec<Timestamp> = state.open.iter().map(|entry| entry.at).collect();
+        all.sort_unstable();
+        all.dedup();
+        let is_old = |s: Timestamp| state.open.asked(s).is_none_or(|asked| now >= asked + life);
+        let held = |s: &Timestamp| is_old(*s) && state.until(*s, tenure(life)) > now;
+        let open = all.into_iter().find(held);
         let mut closed = state.closed.keys();
         let closed = closed.find(|s| state.until(**s, tenure(life)) > now).copied();
         open.into_iter().chain(closed).min()
@@ -191,24 +242,9 @@ impl OpenReaders {
 }
 
 impl State {
-    fn open(&mut self, at: Timestamp, asked: Option<Duration>) {
-        let entry = self.open.entry(at).or_insert(Entry { count: 0, asked });
-        entry.count += 1;
-        // Keep the earliest request time. The newcomer will get a timestamp above `at`, so its
-        // request time says nothing about a transaction that has `at` itself.
-        entry.asked = entry.asked.min(asked);
-    }
-
-    /// Closes a timestamp once. Returns its entry if the timestamp is no longer open.
-    fn close(&mut self, at: Timestamp) -> Option<Entry> {
-        let entry = self.open.get_mut(&at)?;
-        entry.count -= 1;
-        if entry.count > 0 { None } else { self.open.remove(&at) }
-    }
-
     /// The time until which `s` is held.
     fn until(&self, s: Timestamp, tenure: Duration) -> Duration {
-        let young = self.open.get(&s).and_then(|entry| entry.asked).map(|asked| asked + tenure);
+        let young = self.open.asked(s).map(|asked| asked + tenure);
         let registered = self.registered.filter(|(oldest, _)| *oldest <= s);
         young.max(registered.map(|(_, until)| until)).unwrap_or_default()
     }
@@ -218,8 +254,7 @@ impl Open {
     /// Opens the timestamp that the oracle has issued, in place of the lower one.
     pub(crate) fn moved_to(mut self, at: Timestamp) -> Self {
         let mut state = self.readers.state();
-        state.open(at, self.asked);
-        state.close(self.at);
+        state.open.move_to(self.slot, at);
         state.last = state.last.max(at);
         drop(state);
         self.at = at;
@@ -231,8 +266,8 @@ impl Drop for Open {
     fn drop(&mut self) {
         let (now, life) = (self.readers.now(), self.readers.life());
         let mut state = self.readers.state();
-        let Some(Entry { asked, .. }) = state.close(self.at) else { return };
-        let young = asked.is_some_and(|asked| now + life < asked + tenure(life));
+        state.open.close(self.slot);
+        let young = self.asked.is_some_and(|asked| now + life < asked + tenure(life));
         if self.readers.unfenced.is_some() && !young {
             let until = state.closed.entry(self.at).or_default();
             *until = (now + registered_after_close(life)).max(*until);
@@ -262,7 +297,9 @@ mod tests {
         assert_eq!(readers.oldest(ts(20)), Some(ts(9)));
         drop(twice);
         assert_eq!(readers.oldest(ts(30)), None);
-        assert!(readers.state().open.is_empty());
+        assert_eq!(readers.state().open.iter().count(), 0);
+        drop(readers.starting());
+        assert_eq!(readers.state().open.slots.len(), 2, "slots are used again");
     }
 
     /// A transaction that begins after a long pause will get a higher timestamp than any its

@@ -63,6 +63,11 @@ impl Plan {
         // transaction whose primary never came. Different wall times would look like signs of
         // life (H03).
         let wall_ms = shared.runtime().wall_ms();
+        let start_ts = tx.start_ts();
+        let acknowledged_below = match tx.acknowledged_below {
+            Some(c) if !off(mutants::ACK_SOUGHT_FROM_S) => c,
+            _ => start_ts,
+        };
         let mut rows: Vec<RowPlan> = Vec::new();
         let mut primary_row = 0;
         for (cell, value) in writes {
@@ -94,10 +99,11 @@ impl Plan {
                 lifetime_ms: lifetime_ms(&shared),
                 short_value,
             };
-            rows[index].cells.push(NewLock { column, lock, long_value, observed });
+            let unwritten_since = if is_primary { acknowledged_below } else { start_ts };
+            rows[index].cells.push(NewLock { column, lock, long_value, unwritten_since, observed });
         }
         rows[primary_row].handled = std::mem::take(&mut tx.handled);
-        let (start_ts, schema_version) = (tx.start_ts(), schema.version);
+        let schema_version = schema.version;
         let span = std::mem::replace(&mut tx.span, tracing::Span::none());
         let (_open, watched, rows) = (tx.open.take(), tx.watched.take(), Arc::new(rows));
         Ok(Some(Plan {

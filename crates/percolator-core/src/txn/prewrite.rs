@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! * No lock is placed on a cell that has another transaction's lock, a write record at or
-//!   above `start_ts`, or this transaction's tomb.
+//!   above `start_ts`, or this transaction's tomb. For a hinted acknowledgement the bound is
+//!   lower than `start_ts`.
 //! * Prewrite never waits for a living owner while it holds locks, or two transactions could
 //!   wait for each other (H19).
 
@@ -116,7 +117,7 @@ pub(crate) async fn clear_dead_locks(
         select = select
             .column(LOCK, q(), TimeRange::ALL, u32::MAX)
             .column(ROLLBACK, q(), TimeRange::at(start_ts), 1)
-            .column(WRITE, q(), TimeRange::since(start_ts), 1);
+            .column(WRITE, q(), TimeRange::since(cell.unwritten_since), 1);
     }
     let read = row.table.store().read_row(&row.row, &select).await;
     let read = read.map_err(AbortReason::Store)?;

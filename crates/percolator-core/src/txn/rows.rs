@@ -57,13 +57,17 @@ pub(crate) struct NewLock {
     pub(crate) column: Column,
     pub(crate) lock: Lock,
     pub(crate) long_value: Option<Bytes>,
+    /// No write of the cell may lie at or above this timestamp. It is the start timestamp, except
+    /// for the acknowledgement of a hinted run, where it is lower (`observe/hinted.rs`).
+    pub(crate) unwritten_since: Timestamp,
     /// Whether the column is observed. If the row's own operations notify, the lock says so,
     /// too.
     pub(crate) observed: bool,
 }
 
 /// Builds the prewrite of one row (paper Figure 6, `Prewrite`). It locks the cells unless one
-/// of them has a write at or after `start_ts`, a tomb of this transaction, or a lock.
+/// of them has a write at or after `start_ts`, a tomb of this transaction, or a lock. For the
+/// acknowledgement of a hinted run, it looks for earlier writes, too.
 ///
 /// If this transaction's lock is already there, a repeated request does nothing, so a late
 /// copy cannot undo a heartbeat (H15). The sender of the repeated request finds its own lock
@@ -92,12 +96,12 @@ pub(crate) fn prewrite(
 /// Probes for the records that prevent a transaction from locking the row's cells.
 pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<Probe> {
     let mut predicate = Vec::with_capacity(3 * cells.len());
-    for NewLock { column, .. } in cells {
+    for NewLock { column, unwritten_since, .. } in cells {
         let q = || column.to_bytes();
         predicate.extend([
             Probe::new(LOCK, q(), TimeRange::ALL),
             Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)),
-            Probe::new(WRITE, q(), TimeRange::since(start_ts)),
+            Probe::new(WRITE, q(), TimeRange::since(*unwritten_since)),
         ]);
     }
     predicate

@@ -59,6 +59,9 @@ pub struct Transaction {
     /// The cell whose row decides. By default it is the first written cell in the order of
     /// tables, rows and columns. For an observer's transaction it is the acknowledgement.
     pub(crate) primary: Option<Cell>,
+    /// If the primary is an acknowledgement that was not read: the commit fails if one was
+    /// committed at or above this timestamp (see `observe/hinted.rs`).
+    pub(crate) acknowledged_below: Option<Timestamp>,
     /// Further changes that the commit of the primary's row makes (see
     /// [`RowPlan`](crate::txn::plan::RowPlan)).
     pub(crate) handled: Vec<Mutation>,
@@ -87,6 +90,7 @@ impl Transaction {
             buffer: Buffer::default(),
             notifications: BTreeSet::new(),
             primary: None,
+            acknowledged_below: None,
             handled: Vec::new(),
             looked_at: None,
             crew: None,

@@ -14,6 +14,7 @@ mod finish;
 mod gc;
 mod gc_observed;
 mod hazards;
+mod hinted;
 mod idle;
 mod leaders;
 mod limits;

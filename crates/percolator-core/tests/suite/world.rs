@@ -62,6 +62,11 @@ pub(crate) fn run_both_limited(test: impl AsyncFn(World)) {
     run_over(limited(false), 1, &test);
 }
 
+/// Runs a test over a store in memory, whatever store the other tests run on.
+pub(crate) fn run_in_process<T>(test: impl AsyncFnOnce(World) -> T) -> T {
+    run_over(Arc::new(bigtable::MemoryStore::new()), 1, test)
+}
+
 /// Runs a test over a store without a floor, whose requests live for at most `life`.
 pub(crate) fn run_unfenced<T>(life: Duration, test: impl AsyncFnOnce(World) -> T) -> T {
     run_over(Arc::new(bigtable::MemoryStore::new().without_floors(life)), 1, test)

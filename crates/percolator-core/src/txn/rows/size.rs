@@ -135,7 +135,13 @@ mod tests {
                 short_value: short.map(zeros),
             };
             let long_value = value.filter(|n| *n > 255).map(zeros);
-            NewLock { column: Column::from_stored(name.into()), lock, long_value, observed: notify }
+            NewLock {
+                column: Column::from_stored(name.into()),
+                lock,
+                long_value,
+                unwritten_since: Timestamp::ZERO,
+                observed: notify,
+            }
         })
     }
 
