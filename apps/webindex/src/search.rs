@@ -4,8 +4,8 @@
 //! The exporter delivers each page at least once, and deliveries may be late, repeated or out
 //! of order. Therefore every document carries the sequence number of the state that it shows.
 //! [`SearchIndex::apply`] accepts an [`Update`] only if its number is higher than the one in
-//! the index. A deleted page leaves a tombstone, a document with only URL and number. So a
-//! late delivery of an older state does not bring the page back.
+//! the index. A page deleted from the index leaves a tombstone, a document with only URL and
+//! number. So a late delivery of an older state does not bring the page back.
 //!
 //! Invariants:
 //!
@@ -98,9 +98,9 @@ pub const OFFSET_MAX: usize = 100_000;
 pub struct Applied {
     /// Pages added or replaced.
     pub written: usize,
-    /// Pages deleted, or noted as deleted before they were ever seen.
+    /// Pages deleted.
     pub deleted: usize,
-    /// Pages that the index already shows exactly so.
+    /// Pages that the index already shows exactly so, and deleted pages that it does not show.
     pub unchanged: usize,
     /// Updates that were not newer than the index or than another update in the batch.
     pub stale: usize,
@@ -529,6 +529,26 @@ impl SearchIndex {
             .and_then(|searcher| Held::new(&searcher, self.fields))
             .and_then(|held| Ok(held.page(&term)?.map(|page| (page.seq, page.is_live))))
             .map_err(|source| failed("read", &self.path, source))
+    }
+
+    /// Returns for each page whether the index shows its state with this number, or a newer one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Index`] if the files cannot be read.
+    pub(crate) fn shows(&self, states: &[(String, u64)]) -> Result<Vec<bool>, Error> {
+        let slot = self.lock();
+        let read = || -> tantivy::Result<Vec<bool>> {
+            let held = Held::new(&self.reader.searcher(), self.fields)?;
+            let shows = |(url, seq): &(String, u64)| {
+                let page = held.page(&Term::from_field_text(self.fields.url, url))?;
+                let Some(page) = page.filter(|page| page.is_live) else { return Ok(false) };
+                let confirmed = slot.as_ref().and_then(|writer| writer.confirmed(url));
+                Ok(confirmed.max(Some(page.seq)) >= Some(*seq))
+            };
+            states.iter().map(shows).collect()
+        };
+        read().map_err(|source| failed("read", &self.path, source))
     }
 
     /// Returns how many live pages the index holds.

@@ -25,9 +25,11 @@ use crate::writer;
 /// source.
 pub(crate) const ANCHORS_MAX: usize = 64;
 
-/// How many rows of in-links are read at a time. A page usually has enough anchors after a few
-/// rows.
-const ROWS_AT_ONCE: usize = 8;
+/// How many rows of in-links are read at first, and at most at a time. A page usually has enough
+/// anchors after a few rows. Otherwise most of its links have the same anchors, and all rows are
+/// read: four times as many in each read.
+const ROWS_AT_FIRST: usize = 8;
+const ROWS_AT_ONCE: usize = 256;
 
 /// How many pages are read at a time, each with its anchors. It bounds how many texts are in
 /// memory both encoded and decoded.
@@ -70,6 +72,21 @@ impl Exporter {
         };
         let anchors = anchors_of(tx, &self.tables, url, cluster).await?;
         Ok(State::Shown(IndexedPage { title, text, hyperlinks, anchors }))
+    }
+
+    /// Leaves out changes that the search index shows already. A page was exported after such a
+    /// change for another reason, and was shown then. If it has become a duplicate since,
+    /// `attach` notifies the home rows.
+    async fn not_shown(&self, changes: &[Change]) -> Result<Vec<Change>> {
+        let state = |change: &Change| Ok((row_url(change)?, change.commit_ts.as_u64()));
+        let states: Vec<_> = changes.iter().map(state).collect::<Result<_>>()?;
+        let search = self.shown.search.clone();
+        let shown = tokio::task::spawn_blocking(move || search.shows(&states))
+            .await
+            .map_err(Error::application)?
+            .map_err(not_applied)?;
+        let changes = changes.iter().zip(shown).filter(|(_, is_shown)| !is_shown);
+        Ok(changes.map(|(change, _)| change.clone()).collect())
     }
 
     /// Reads the state that the search index should have of each changed page, in order.
@@ -130,16 +147,22 @@ pub(crate) async fn anchors_of(
     let mut anchors = Anchors::default();
     for holder in [shown, &cluster.holder()] {
         let mut range = RowRange::prefix(LinkRow::held_by(holder));
+        let mut limit = ROWS_AT_FIRST;
         loop {
-            let scan = tx.scan(&tables.inlinks).range(range.clone()).limit(ROWS_AT_ONCE);
+            let scan = tx.scan(&tables.inlinks).range(range.clone()).limit(limit);
             let rows = scan.collect().await?;
             let Some(last) = rows.last() else { break };
             range = range.after(last.row.clone());
+            let is_end = rows.len() < limit;
+            limit = (4 * limit).min(ROWS_AT_ONCE);
             let links = rows.iter().flat_map(|row| &row.cells);
             for (_, value) in links.filter(|(column, _)| in_link_source(column).is_some()) {
                 if !anchors.add(decode::<Vec<String>>(Some(value.clone()))?.unwrap_or_default()) {
                     return Ok(anchors.list);
                 }
+            }
+            if is_end {
+                break;
             }
         }
     }
@@ -172,8 +195,9 @@ impl BatchObserver for Exporter {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
         writer::fence(tx, &self.tables, self.shown.number).await?;
         let seq = tx.start_ts().as_u64();
+        let changes = self.not_shown(changes).await?;
         let mut batch = Vec::with_capacity(changes.len());
-        let states = self.states(tx, changes).await?;
+        let states = self.states(tx, &changes).await?;
         for (change, (url, state)) in changes.iter().zip(states) {
             batch.extend(self.update(tx, change, url, state).await?);
         }

@@ -15,9 +15,10 @@
 //! forwarded.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use percolator::observe::BatchObserver;
-use percolator::{Bytes, Change, Column, Error, Observer, Result, RowRange, Transaction};
+use percolator::{Bytes, Change, Column, Error, Observer, Result, RowKey, RowRange, Transaction};
 
 use super::row_url::row_url;
 use crate::records::{Member, decode, decode_url};
@@ -31,6 +32,29 @@ pub(super) struct Forward {
     tables: Tables,
 }
 
+/// The links in a row of in-links, and where they are placed too.
+#[derive(Debug, Default)]
+struct Links {
+    /// The source columns and anchors.
+    links: BTreeMap<Column, Bytes>,
+    /// The holder of the second row, in a home row.
+    placed: Option<String>,
+}
+
+impl Links {
+    fn of(cells: impl IntoIterator<Item = (Column, Bytes)>) -> Result<Self> {
+        let mut links = Links::default();
+        for (column, value) in cells {
+            if column == PLACED {
+                links.placed = decode_url(Some(value))?;
+            } else if in_link_source(&column).is_some() {
+                links.links.insert(column, value);
+            }
+        }
+        Ok(links)
+    }
+}
+
 /// Observes `attach`: all of the page's in-links may have to move.
 #[derive(Debug)]
 pub(super) struct Attach {
@@ -42,22 +66,39 @@ impl Forward {
         Forward { tables }
     }
 
-    /// Reads the links in a row: their source columns and anchors.
-    async fn links(&self, tx: &Transaction, row: &LinkRow) -> Result<BTreeMap<Column, Bytes>> {
+    /// Reads for each target the holder at which its links must be placed. `None` if the target
+    /// is shown itself, or is no page of a cluster.
+    async fn holders(&self, tx: &Transaction, urls: &[&String]) -> Result<Vec<Option<String>>> {
+        let rows: Vec<RowKey> = urls.iter().map(|url| url.as_str().into()).collect();
+        let members = tx.get_many(&self.tables.documents, &rows, [&MEMBER]).await?;
+        let mut clusters = Vec::with_capacity(urls.len());
+        for member in members.into_iter().flatten() {
+            clusters.push(decode::<Member>(member)?.and_then(|member| member.cluster()));
+        }
+        let ids: Vec<ClusterId> = clusters.iter().flatten().copied().collect();
+        let mut shown = self.tables.shown_of(tx, &ids).await?.into_iter();
+        let holders = urls.iter().zip(clusters).map(|(url, cluster)| {
+            let id = cluster?;
+            (shown.next().flatten().as_ref() != Some(*url)).then(|| id.holder())
+        });
+        Ok(holders.collect())
+    }
+
+    /// Reads the links and the holder that a row has.
+    async fn links(&self, tx: &Transaction, row: &LinkRow) -> Result<Links> {
         let range = RowRange::row(row.key());
         let rows = tx.scan(&self.tables.inlinks).range(range).collect().await?;
-        let cells = rows.into_iter().flat_map(|row| row.cells);
-        Ok(cells.filter(|(column, _)| in_link_source(column).is_some()).collect())
+        Links::of(rows.into_iter().flat_map(|row| row.cells))
     }
 
     /// Makes the links in `row` equal to `wanted`. Returns whether anything changed.
-    async fn replace(
+    fn replace(
         &self,
         tx: &mut Transaction,
         row: &LinkRow,
+        there: &BTreeMap<Column, Bytes>,
         wanted: &BTreeMap<Column, Bytes>,
     ) -> Result<bool> {
-        let there = self.links(tx, row).await?;
         let key = row.key();
         for column in there.keys().filter(|column| !wanted.contains_key(*column)) {
             tx.delete(&self.tables.inlinks, &key, column)?;
@@ -67,7 +108,7 @@ impl Forward {
                 tx.set(&self.tables.inlinks, &key, column, anchors.clone())?;
             }
         }
-        Ok(there != *wanted)
+        Ok(there != wanted)
     }
 
     /// Notifies the exporter of the page that shows the in-links of a holder.
@@ -79,52 +120,72 @@ impl Forward {
         }
     }
 
-    /// Forwards the links of one home row.
-    async fn forward(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let home = LinkRow::parse(&change.row).filter(LinkRow::is_home).ok_or_else(|| {
-            Error::application(format!("{} is not a home row of in-links", change.row))
-        })?;
-        let (documents, inlinks) = (&self.tables.documents, &self.tables.inlinks);
-        let member = tx.get(documents, home.target.as_str(), &MEMBER).await?;
-        let cluster = decode::<Member>(member)?.and_then(|member| member.cluster());
-        let wanted = match cluster {
-            Some(id) if self.tables.shown(tx, id).await?.as_ref() != Some(&home.target) => Some(id),
-            _ => None,
-        };
-        let wanted = wanted.map(|id| id.holder());
-        let placed = decode_url(tx.get(inlinks, &change.row, &PLACED).await?)?;
-        if wanted.is_none() && placed.is_none() {
-            return Ok(());
+    /// Forwards the links of some home rows of one target, which are in the order of their keys.
+    async fn forward(
+        &self,
+        tx: &mut Transaction,
+        homes: &[LinkRow],
+        wanted: Option<&String>,
+    ) -> Result<()> {
+        let (Some(first), Some(last)) = (homes.first(), homes.last()) else { return Ok(()) };
+        // The rows between them are rows of the same target, at most one for each bucket.
+        let (start, end) = (Bound::Included(first.key()), Bound::Included(last.key()));
+        let scan = tx.scan(&self.tables.inlinks).range(RowRange { start, end });
+        let mut rows: BTreeMap<RowKey, Links> = BTreeMap::new();
+        for row in scan.collect().await? {
+            rows.insert(row.row, Links::of(row.cells)?);
         }
-        let mut changed = false;
-        if let Some(old) = placed.as_ref().filter(|old| Some(*old) != wanted.as_ref()) {
-            changed |= self.replace(tx, &home.at(old), &BTreeMap::new()).await?;
-            self.links_changed(tx, old)?;
-        }
-        if let Some(new) = &wanted {
-            let links = self.links(tx, &home).await?;
-            changed |= self.replace(tx, &home.at(new), &links).await?;
-        }
-        if changed || placed != wanted {
-            // Written even if it stays the same, so that two runs that move different links
-            // conflict.
-            match wanted {
-                Some(new) => {
-                    self.links_changed(tx, &new)?;
-                    tx.set(inlinks, &change.row, &PLACED, new)?;
-                }
-                None => tx.delete(inlinks, &change.row, &PLACED)?,
-            }
-            tx.notify(inlinks, &change.row, &FORWARD)?;
+        for home in homes {
+            let found = rows.remove(&home.key()).unwrap_or_default();
+            self.forward_row(tx, home, found, wanted).await?;
         }
         Ok(())
+    }
+
+    /// Forwards the links of one home row. Nothing is placed at a holder that `PLACED` does not
+    /// name.
+    async fn forward_row(
+        &self,
+        tx: &mut Transaction,
+        home: &LinkRow,
+        Links { links, placed }: Links,
+        wanted: Option<&String>,
+    ) -> Result<()> {
+        let none = BTreeMap::new();
+        if let Some(old) = placed.as_ref().filter(|old| Some(*old) != wanted) {
+            let there = self.links(tx, &home.at(old)).await?.links;
+            self.replace(tx, &home.at(old), &there, &none)?;
+            self.links_changed(tx, old)?;
+        }
+        let key = home.key();
+        // `PLACED` is written even if it stays the same, so that two overlapping runs for one row
+        // conflict.
+        let Some(new) = wanted else {
+            return tx.delete(&self.tables.inlinks, &key, &PLACED);
+        };
+        let stays = placed.as_ref() == wanted;
+        let there = if stays { self.links(tx, &home.at(new)).await?.links } else { none };
+        if self.replace(tx, &home.at(new), &there, &links)? || !stays {
+            self.links_changed(tx, new)?;
+        }
+        tx.set(&self.tables.inlinks, &key, &PLACED, new.clone())
     }
 }
 
 impl BatchObserver for Forward {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+        let mut by_target: BTreeMap<String, Vec<LinkRow>> = BTreeMap::new();
         for change in changes {
-            self.forward(tx, change).await?;
+            let home = LinkRow::parse(&change.row).filter(LinkRow::is_home).ok_or_else(|| {
+                Error::application(format!("{} is not a home row of in-links", change.row))
+            })?;
+            by_target.entry(home.target.clone()).or_default().push(home);
+        }
+        let targets: Vec<&String> = by_target.keys().collect();
+        let holders = self.holders(tx, &targets).await?;
+        for (homes, holder) in by_target.values_mut().zip(holders) {
+            homes.sort();
+            self.forward(tx, homes, holder.as_ref()).await?;
         }
         Ok(())
     }

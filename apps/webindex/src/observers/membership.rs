@@ -6,7 +6,7 @@
 //! cluster without a shown page writes that row too: the page is shown, and no election is
 //! needed. Most clusters never have a second member, and cost nothing more.
 
-use percolator::{Result, Transaction};
+use percolator::{Result, RowKey, Transaction};
 
 use crate::records::{Member, decode, decode_rank, decode_url, encode};
 use crate::tables::{
@@ -27,6 +27,17 @@ impl Tables {
     /// Reads which page is shown for a cluster.
     pub(crate) async fn shown(&self, tx: &Transaction, id: ClusterId) -> Result<Option<String>> {
         decode_url(tx.get(&self.clusters, id.row(), &SHOWN).await?)
+    }
+
+    /// Reads which page is shown for each of some clusters, in order.
+    pub(super) async fn shown_of(
+        &self,
+        tx: &Transaction,
+        ids: &[ClusterId],
+    ) -> Result<Vec<Option<String>>> {
+        let rows: Vec<RowKey> = ids.iter().map(ClusterId::row).collect();
+        let shown = tx.get_many(&self.clusters, &rows, [&SHOWN]).await?;
+        shown.into_iter().flatten().map(decode_url).collect()
     }
 
     /// Takes a page out of its cluster. The caller must write `member`.

@@ -13,15 +13,10 @@
 //! ```
 //!
 //! Two runs for one row may overlap, and the older run may commit last, with results that it
-//! computed from older data. Such runs converge by one of two rules:
-//!
-//! * **Runs that could overlap write a cell in common, even if its value stays the same.** The
-//!   later one conflicts and reads again. Elections follow this rule (the cluster's row), and
-//!   so does everything that places a page in a cluster (`doc:member`).
-//! * **A run that changed anything notifies what it changed.** The notification starts another
-//!   run, which reads everything that earlier runs wrote. If that run changes anything, it
-//!   notifies again. The chain ends with a run that finds nothing to change. `forward` follows
-//!   this rule.
+//! computed from older data. Therefore **runs that could overlap write a cell in common, even if
+//! its value stays the same.** The later one conflicts and reads again. For elections this is the
+//! cluster's row, for everything that places a page in a cluster `doc:member`, and for `forward`
+//! the cell of a home row that says where the links are placed.
 
 mod elect;
 mod export;

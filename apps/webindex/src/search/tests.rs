@@ -63,15 +63,24 @@ fn a_late_add_does_not_resurrect_a_deleted_page() {
     index.apply(vec![update("a", 1, page("cod", ""))]).unwrap();
     assert_eq!(index.apply(vec![delete("a", 3)]).unwrap(), counts(0, 1, 0));
     assert_eq!(index.apply(vec![update("a", 2, page("cod", ""))]).unwrap(), counts(0, 0, 1));
-    // A deletion of a page that was never seen counts as well.
-    assert_eq!(index.apply(vec![delete("b", 9)]).unwrap(), counts(0, 1, 0));
+    // A deletion of a page that was never seen counts as well, and writes nothing.
+    let unchanged = Applied { unchanged: 1, ..Applied::default() };
+    assert_eq!(index.apply(vec![delete("b", 9)]).unwrap(), unchanged);
+    assert_eq!(index.seq_of("b").unwrap(), None);
     assert_eq!(index.apply(vec![update("b", 8, page("cod", ""))]).unwrap(), counts(0, 0, 1));
+    assert_eq!(index.apply(vec![delete("a", 4)]).unwrap(), unchanged);
     assert!(urls(&index, "cod").is_empty() && urls(&index, "site:a").is_empty());
     assert!(urls(&index, "deleted:true").is_empty() && urls(&index, "url:a").is_empty());
     assert_eq!((index.pages().unwrap(), entries(&index).len()), (0, 0));
     assert_eq!(index.seq_of("a").unwrap(), Some((3, false)));
-    assert_eq!(index.apply(vec![update("a", 4, page("cod", ""))]).unwrap(), counts(1, 0, 0));
+    assert_eq!(index.apply(vec![update("a", 4, page("cod", ""))]).unwrap(), counts(0, 0, 1));
+    assert_eq!(index.apply(vec![update("a", 5, page("cod", ""))]).unwrap(), counts(1, 0, 0));
     assert_eq!(urls(&index, "cod"), ["a"]);
+    // Another writer does not know the numbers of such deletions, and refuses up to the highest.
+    assert_eq!(index.apply(vec![delete("c", 12)]).unwrap(), unchanged);
+    index.release();
+    let error = index.apply(vec![update("c", 11, page("cod", ""))]).unwrap_err();
+    assert!(matches!(error, Error::Superseded { seq: 11, floor: 12 }), "{error}");
 }
 
 #[test]
@@ -85,7 +94,8 @@ fn within_a_batch_the_highest_number_wins() {
         update("b", 2, page("two", "")),
         update("b", 2, page("again", "")),
     ];
-    assert_eq!(index.apply(batch).unwrap(), counts(1, 1, 4));
+    let unchanged = Applied { unchanged: 1, ..counts(1, 0, 4) };
+    assert_eq!(index.apply(batch).unwrap(), unchanged);
     assert_eq!(urls(&index, "two"), ["b"]);
 }
 

@@ -282,10 +282,15 @@ impl Stream<'_> {
 
 impl TokenStream for Stream<'_> {
     fn advance(&mut self) -> bool {
-        if self.advance_run() {
+        if (self.unit.is_some() || self.pair.is_some()) && self.advance_run() {
             return true;
         }
-        while let Some(first) = self.text[self.at..].chars().next() {
+        loop {
+            // Most of what lies between words is ASCII.
+            let rest = &self.text.as_bytes()[self.at..];
+            let is_between = |byte: &&u8| byte.is_ascii() && !byte.is_ascii_alphanumeric();
+            self.at += rest.iter().take_while(is_between).count();
+            let Some(first) = self.text[self.at..].chars().next() else { return false };
             match Kind::of(first) {
                 Kind::Unit => {
                     self.unit = self.read_unit();
@@ -311,7 +316,6 @@ impl TokenStream for Stream<'_> {
                 Kind::Mark | Kind::Other => self.at += first.len_utf8(),
             }
         }
-        false
     }
 
     fn token(&self) -> &Token {
@@ -331,6 +335,40 @@ fn fold(word: &str, out: &mut String) {
         out.make_ascii_lowercase();
         return;
     }
+    let start = out.len();
+    for c in word.chars() {
+        let Some(plain) = in_plain_form(c) else {
+            out.truncate(start);
+            return fold_any(word, out);
+        };
+        out.push(plain);
+        if out.len() >= WORD_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+/// Returns the folded form of a character that decomposes into nothing else, if it is of one of
+/// the scripts in which whole sites are written.
+fn in_plain_form(c: char) -> Option<char> {
+    match c {
+        '\u{439}' | '\u{419}' => None,
+        // Cyrillic capital letters lie 32 below the small ones.
+        '\u{410}'..='\u{42f}' => char::from_u32(u32::from(c) + 0x20),
+        c if c.is_ascii() => Some(c.to_ascii_lowercase()),
+        '\u{430}'..='\u{44f}'
+        | '\u{3041}'..='\u{3096}'
+        | '\u{30a1}'..='\u{30fa}'
+        | '\u{30fc}'
+        | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7a3}' => Some(c),
+        _ => None,
+    }
+}
+
+/// As [`fold`], of characters of any script.
+fn fold_any(word: &str, out: &mut String) {
     let plain = word.nfkd().filter(|c| !is_dropped(*c)).nfc();
     for c in plain.flat_map(char::to_lowercase) {
         match c {
@@ -378,6 +416,29 @@ mod tests {
             }
         }
         assert!(stems.known.len() <= STEMS_MAX);
+    }
+
+    #[test]
+    fn characters_in_plain_form_fold_as_any_others_do() {
+        let plain: Vec<char> = (1..=0x10ffff_u32).filter_map(char::from_u32).collect();
+        let plain: Vec<char> = plain.into_iter().filter(|c| in_plain_form(*c).is_some()).collect();
+        assert!(plain.len() > 39_000);
+        let both = |word: &str| {
+            let (mut quick, mut any) = (String::new(), String::new());
+            fold(word, &mut quick);
+            fold_any(word, &mut any);
+            (quick, any)
+        };
+        for (at, c) in plain.iter().enumerate() {
+            // Some other character behind it, so that no two of them combine.
+            let word: String = [*c, plain[at * 7_919 % plain.len()]].into_iter().collect();
+            let (quick, any) = both(&word);
+            assert_eq!(quick, any, "{word}");
+        }
+        for word in ["\u{30ab}\u{3099}", "\u{ac00}\u{11a8}", "и\u{306}", "ЙОД", "Ёлка"] {
+            let (quick, any) = both(word);
+            assert_eq!(quick, any, "{word}");
+        }
     }
 
     #[test]

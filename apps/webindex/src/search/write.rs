@@ -1,10 +1,11 @@
 //! Writes batches: decides which updates are new, and applies them in one commit.
 //!
 //! Each update has a sequence number, and a page in the index has the number of its last update.
-//! An update that changes nothing of the indexed page is not written. This saves much work: while
-//! a site is loaded, most changes of a popular page's anchors change nothing of the indexed
-//! content. But the page in the index then keeps an older number, so an update between the two
-//! numbers, delivered late, would seem new.
+//! An update that changes nothing of the indexed page is not written, and neither is the deletion
+//! of a page that is not in the index. This saves much work: while a site is loaded, most changes
+//! of a popular page's anchors change nothing of the indexed content. But the page in the index
+//! then keeps an older number or none. So an update between the two numbers, delivered late, would
+//! seem new.
 //!
 //! So the writer remembers the number of each update that was **confirmed** in this way. Every
 //! commit carries the highest of these numbers. That number becomes the **floor** in two cases:
@@ -76,6 +77,12 @@ impl Writer {
         self.floor
     }
 
+    /// The number up to which the index's record of a page is confirmed, if it is above the
+    /// record's own.
+    pub(super) fn confirmed(&self, url: &str) -> Option<u64> {
+        self.confirmed.get(url).copied()
+    }
+
     /// Applies a batch. After an error the writer must be dropped.
     pub(super) fn write(
         &mut self,
@@ -92,9 +99,7 @@ impl Writer {
             if seen.is_some_and(|seen| seen >= update.seq) {
                 continue;
             }
-            if let (Some(there), Some(page)) = (&there, &update.page)
-                && there.shows(page)
-            {
+            if is_shown(there.as_ref(), update.page.as_ref()) {
                 applied.unchanged += 1;
                 self.confirmed_max = self.confirmed_max.max(Some(update.seq));
                 self.confirmed.insert(url, update.seq);
@@ -105,7 +110,10 @@ impl Writer {
                 None => applied.deleted += 1,
             }
             self.confirmed.remove(&url);
-            self.index.delete_term(term);
+            // A commit opens every segment for each deletion, so a new page deletes nothing.
+            if there.is_some() {
+                self.index.delete_term(term);
+            }
             self.index.add_document(search.fields.document(&update))?;
         }
         applied.stale = delivered - applied.written - applied.deleted - applied.unchanged;
@@ -210,10 +218,14 @@ impl Held {
     }
 }
 
-impl HeldPage {
-    /// Whether the record shows exactly `page`.
-    fn shows(&self, page: &IndexedPage) -> bool {
-        self.is_live && self.digest == Some(page.digest())
+/// Whether the index shows exactly `page`, given its record of that URL. `None` is a page that
+/// must not be found. If it was never indexed, a tombstone would only cost time: a duplicate is
+/// usually known as such when its first state is exported.
+fn is_shown(there: Option<&HeldPage>, page: Option<&IndexedPage>) -> bool {
+    match (there.filter(|there| there.is_live), page) {
+        (Some(there), Some(page)) => there.digest == Some(page.digest()),
+        (None, None) => true,
+        _ => false,
     }
 }
 
