@@ -1,6 +1,7 @@
 //! Parses addresses of HBase clusters:
 //! `hbase://h1:16000,h2:16000/namespace?user=..&deadline=10s`.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use bigtable::Error;
 /// let address: HbaseAddress = "hbase://h1:16000,h2:16000/shop?session=6s".parse()?;
 /// assert_eq!(address.namespace, "shop");
 /// assert_eq!(address.request_life_max(), Duration::from_secs(2 * 10 + 6 + 2 * 10 + 30));
+/// assert_eq!(address.to_string(), "hbase://h1:16000,h2:16000/shop?session=6s");
 /// # Ok::<(), bigtable::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +51,12 @@ pub struct HbaseAddress {
 
 /// The prefix of every address.
 const SCHEME: &str = "hbase://";
+/// The options' defaults.
+const USER: &str = "percolator";
+const DEADLINE: Duration = Duration::from_secs(10);
+const SESSION: Duration = Duration::from_secs(40);
+const BUSY: Duration = Duration::from_secs(10);
+const WAL_SYNC: Duration = Duration::from_secs(30);
 
 impl HbaseAddress {
     /// The longest life of a request: from its creation until it is applied, or until it never
@@ -57,6 +65,30 @@ impl HbaseAddress {
     /// so has the sync of the log.
     pub fn request_life_max(&self) -> Duration {
         2 * self.deadline + self.session + 2 * self.busy + self.wal_sync
+    }
+}
+
+impl fmt::Display for HbaseAddress {
+    /// Writes the address, with the options that differ from their defaults.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/{}", self.servers.join(","), self.namespace)?;
+        let mut mark = '?';
+        if self.user != USER {
+            write!(f, "{mark}user={}", self.user)?;
+            mark = '&';
+        }
+        for (name, value, default) in [
+            ("deadline", self.deadline, DEADLINE),
+            ("session", self.session, SESSION),
+            ("busy", self.busy, BUSY),
+            ("wal_sync", self.wal_sync, WAL_SYNC),
+        ] {
+            if value != default {
+                write!(f, "{mark}{name}={}s", value.as_secs())?;
+                mark = '&';
+            }
+        }
+        Ok(())
     }
 }
 
@@ -89,15 +121,16 @@ impl FromStr for HbaseAddress {
                 "the namespace is empty, or has a character other than letters, digits and _",
             ));
         }
+        let in_user = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let seconds = Duration::from_secs;
         let mut address = HbaseAddress {
             servers,
             namespace: namespace.to_owned(),
-            user: "percolator".to_owned(),
-            deadline: seconds(10),
-            session: seconds(40),
-            busy: seconds(10),
-            wal_sync: seconds(30),
+            user: USER.to_owned(),
+            deadline: DEADLINE,
+            session: SESSION,
+            busy: BUSY,
+            wal_sync: WAL_SYNC,
         };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
@@ -109,7 +142,14 @@ impl FromStr for HbaseAddress {
                 })
             };
             match name {
-                "user" if !value.is_empty() => address.user = value.to_owned(),
+                "user" if value.bytes().all(in_user) && !value.is_empty() => {
+                    address.user = value.to_owned();
+                }
+                "user" => {
+                    return Err(wrong(
+                        "the user is empty, or has a character other than letters, digits and -._",
+                    ));
+                }
                 "deadline" => address.deadline = duration()?,
                 "session" => address.session = duration()?,
                 "busy" => address.busy = duration()?,
@@ -134,5 +174,17 @@ mod tests {
         assert!(why("hbase://h:1/n n").contains("letters"));
         assert!(why("hbase://h:1/n?deadline=10").contains("such as 10s"));
         assert!(why("hbase://h:1/n?colour=red").contains("no option colour"));
+        assert!(why("hbase://h:1/n?user=a/b").contains("the user"));
+    }
+
+    #[test]
+    fn an_address_is_written_as_it_is_read() {
+        for text in [
+            "hbase://h1:16000,h2:16000/shop",
+            "hbase://h:1/n?user=me&session=6s",
+            "hbase://h:1/n?deadline=2s&busy=2s&wal_sync=5s",
+        ] {
+            assert_eq!(text.parse::<HbaseAddress>().unwrap().to_string(), text);
+        }
     }
 }

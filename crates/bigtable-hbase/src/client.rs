@@ -4,7 +4,7 @@
 //! active master ends them. A refusal by an address that the user gives does not:
 //!
 //! * A request to a row's region is repeated while nothing was applied. A read is repeated after
-//!   a lost answer, too.
+//!   a lost answer, too. A mutation is not: its first copy may still be applied (`guard.rs`).
 //! * A call of the master is repeated after any other failure. Then its first copy may have been
 //!   applied.
 //!
@@ -16,6 +16,7 @@
 //! `hbase:meta` names the server of each region.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub(crate) struct Access {
     pub(crate) user: String,
     /// Longest time for which a request is tried.
     pub(crate) deadline: Duration,
+    /// Whether this client may connect to other machines.
+    pub(crate) plaintext_beyond_loopback: bool,
 }
 
 /// The client of a cluster, with its connections and known regions.
@@ -101,8 +104,8 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(deadline: Duration) -> Self {
-        Patience { until: Instant::now() + deadline, pause: PAUSE_MIN }
+    fn until(until: Instant) -> Self {
+        Patience { until, pause: PAUSE_MIN }
     }
 
     fn left(&self) -> Duration {
@@ -126,6 +129,11 @@ impl Client {
         Client { access, connections: Mutex::default(), regions: Regions::default() }
     }
 
+    /// The deadline of a request that begins now.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.access.deadline
+    }
+
     /// Returns an open connection to a service of a server.
     async fn connection(
         &self,
@@ -133,6 +141,12 @@ impl Client {
         service: &'static str,
         timeout: Duration,
     ) -> Result<Arc<Connection>, Failure> {
+        if !self.access.plaintext_beyond_loopback && !is_loopback(address) {
+            return Err(Failure::Refused(format!(
+                "the client would send plain text to {address}, which is not on this machine: \
+                 allow plain text in a network you trust"
+            )));
+        }
         let slot = {
             let mut all = locked(&self.connections);
             all.entry((address.to_owned(), service)).or_default().clone()
@@ -154,8 +168,13 @@ impl Client {
         message: &impl Message,
         timeout: Duration,
     ) -> Result<R, Failure> {
+        let until = Instant::now() + timeout;
         let connection = self.connection(address, service, timeout).await?;
-        connection.call(method, message, timeout).await
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Failure::Busy(format!("connecting to {address} took all the time")));
+        }
+        connection.call(method, message, left).await
     }
 
     /// Asks the given addresses in turn, until one answers.
@@ -180,7 +199,7 @@ impl Client {
         method: &str,
         message: &impl Message,
     ) -> Result<R, Failure> {
-        let mut patience = Patience::new(self.access.deadline);
+        let mut patience = Patience::until(self.deadline());
         loop {
             let failure = match self.registry("GetActiveMaster").await {
                 Ok(ActiveMasterResponse { server_name: Some(master) }) => {
@@ -293,20 +312,25 @@ impl Client {
     }
 
     /// Sends a request to the region that holds `row`. It is repeated while nothing was
-    /// applied. A request that `may_repeat` is also repeated after a lost answer.
+    /// applied. A request that `may_repeat` is also repeated after a lost answer. No copy is sent
+    /// after `until`.
     pub(crate) async fn on_region<M: Message, R: Answer>(
         &self,
         (table, row): (&Bytes, &[u8]),
         method: &str,
         request: impl Fn(&Region) -> M,
         may_repeat: bool,
+        until: Instant,
     ) -> Result<(R, Arc<Region>), Failure> {
-        let mut patience = Patience::new(self.access.deadline);
+        let mut patience = Patience::until(until);
         loop {
             let failure = match self.region(table, row).await {
                 // The request has not been sent to the region yet.
                 Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
                 Err(failure) => Failure::Busy(format!("looking the region up: {failure}")),
+                Ok(_) if patience.left().is_zero() => {
+                    Failure::Busy("the request was not sent before its deadline".to_owned())
+                }
                 Ok(region) => {
                     let (message, left) = (request(&region), patience.left());
                     let service = (region.server.as_str(), "ClientService");
@@ -388,4 +412,11 @@ impl Client {
 
 fn address_of(server: &ServerName) -> String {
     format!("{}:{}", server.host_name, server.port.unwrap_or_default())
+}
+
+/// True if the server is on this machine.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }

@@ -9,11 +9,16 @@
 //! ```
 //!
 //! The header names no codec for cells, so the server puts them into its messages. Closing a
-//! connection always resets it. Requests that are still queued must not reach the server later:
-//! a caller relies on that once its deadline has passed.
+//! connection always resets it, so that requests which are still queued on this side do not reach
+//! the server later. The server drops a request that it has received if it finds the connection
+//! closed before it begins, or the request's time over. A request that it has begun may still be
+//! applied.
+//!
+//! A caller may stop waiting at any moment, in the middle of a frame too. The next frame would then
+//! be read as the rest of that one, so a connection with part of a frame sends no other.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +28,7 @@ use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
@@ -37,10 +42,19 @@ const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// An open connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    writer: tokio::sync::Mutex<OwnedWriteHalf>,
+    writer: tokio::sync::Mutex<Writer>,
     calls: Arc<Calls>,
     next_call: AtomicU32,
     reader: JoinHandle<()>,
+}
+
+/// The connection's sending half.
+#[derive(Debug)]
+struct Writer {
+    /// `None` once the connection was closed.
+    half: Option<OwnedWriteHalf>,
+    /// True while a frame is written, and for ever if its writing was given up.
+    within_frame: bool,
 }
 
 type Answer = Result<Bytes, Failure>;
@@ -49,7 +63,7 @@ type Answer = Result<Bytes, Failure>;
 #[derive(Debug, Default)]
 struct Calls {
     waiting: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
-    broken: AtomicBool,
+    broken: watch::Sender<bool>,
 }
 
 impl Calls {
@@ -59,11 +73,20 @@ impl Calls {
 
     /// Ends all calls, because the connection is gone.
     fn end(&self, why: &str) {
-        self.broken.store(true, Ordering::SeqCst);
+        self.broken.send_replace(true);
         let mut waiting = locked(&self.waiting);
         for (_, call) in waiting.drain() {
             let _ = call.send(Err(Failure::Lost(why.to_owned())));
         }
+    }
+
+    fn are_over(&self) -> bool {
+        *self.broken.borrow()
+    }
+
+    /// Waits until the connection is gone.
+    async fn over(&self) {
+        let _ = self.broken.subscribe().wait_for(|broken| *broken).await;
     }
 }
 
@@ -97,13 +120,13 @@ impl Connection {
         let (reader, writer) = stream.into_split();
         let calls = Arc::new(Calls::default());
         let reader = tokio::spawn(read_answers(reader, calls.clone(), address.to_owned()));
-        let writer = tokio::sync::Mutex::new(writer);
+        let writer = tokio::sync::Mutex::new(Writer { half: Some(writer), within_frame: false });
         Ok(Connection { writer, calls, next_call: AtomicU32::new(0), reader })
     }
 
     /// True if no further call can succeed.
     pub(crate) fn is_broken(&self) -> bool {
-        self.calls.broken.load(Ordering::SeqCst)
+        self.calls.are_over()
     }
 
     /// Calls a method, and waits for its answer at most for `timeout`. The server drops a call
@@ -132,7 +155,7 @@ impl Connection {
             return Err(Failure::Moved("the connection is broken".to_owned()));
         }
         let exchange = async {
-            self.send(&frame).await.map_err(|error| Failure::Lost(error.to_string()))?;
+            self.send(&frame).await?;
             let gone = || Failure::Lost("the connection was closed".to_owned());
             receiver.await.unwrap_or_else(|_| Err(gone()))
         };
@@ -147,20 +170,31 @@ impl Connection {
             .map_err(|error| Failure::Lost(format!("the answer to {method}: {error}")))
     }
 
-    async fn send(&self, frame: &[u8]) -> std::io::Result<()> {
+    async fn send(&self, frame: &[u8]) -> Result<(), Failure> {
         let mut writer = self.writer.lock().await;
-        let sent = writer.write_all(frame).await;
-        if sent.is_err() {
+        let Writer { half, within_frame } = &mut *writer;
+        let Some(half) = half.as_mut().filter(|_| !*within_frame && !self.is_broken()) else {
             self.calls.end("the connection broke while a request was sent");
-        }
-        sent
+            return Err(Failure::Moved("the connection broke before the request was sent".into()));
+        };
+        *within_frame = true;
+        let sent = tokio::select! {
+            sent = half.write_all(frame) => sent.map_err(|error| error.to_string()),
+            () = self.calls.over() => Err("the connection was closed".to_owned()),
+        };
+        *within_frame = sent.is_err();
+        sent.map_err(|why| {
+            self.calls.end("the connection broke while a request was sent");
+            Failure::Lost(why)
+        })
     }
 
     /// Resets the connection and ends all calls.
     async fn close(&self, why: &str) {
-        self.reader.abort();
         self.calls.end(why);
-        let _ = self.writer.lock().await.shutdown().await;
+        self.reader.abort();
+        // The socket closes when both of its halves are dropped.
+        self.writer.lock().await.half = None;
     }
 }
 
@@ -245,5 +279,29 @@ mod tests {
         let mut body = BytesMut::new();
         header.encode_length_delimited(&mut body).unwrap();
         assert!(matches!(parse(body.freeze()), Some((3, Ok(_)))));
+    }
+
+    /// The next frame would be read as the rest of the one that was given up.
+    #[tokio::test]
+    async fn nothing_is_sent_behind_a_part_of_a_frame() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap().to_string();
+        let opened = Connection::open(&address, "ClientService", "me", Duration::from_secs(9));
+        let (connection, _unread) = tokio::join!(opened, server.accept());
+        let connection = connection.unwrap();
+        let message = |bytes| crate::proto::NamespaceDescriptor { name: vec![7; bytes].into() };
+        let call = async |message| {
+            connection
+                .call::<_, crate::proto::Nothing>("Any", &message, Duration::from_secs(9))
+                .await
+        };
+        {
+            // The server reads nothing, so this is more than the sockets hold.
+            let mut given_up = std::pin::pin!(call(message(64 << 20)));
+            assert!(futures::poll!(given_up.as_mut()).is_pending());
+        }
+        let next = call(message(1)).await;
+        assert!(matches!(next, Err(Failure::Moved(_))), "{next:?}");
+        assert!(connection.is_broken());
     }
 }

@@ -119,12 +119,6 @@ impl Effect {
         })
     }
 
-    /// True if the effect may be applied twice, with other changes in between. A deleted range
-    /// is not repeatable: it may hold versions that were written since.
-    pub(crate) fn is_repeatable(&self) -> bool {
-        self.deletes.values().flatten().all(|range| range.from == range.to)
-    }
-
     /// The columns with deleted versions, and the deleted ranges of each.
     pub(crate) fn deleted(&self) -> impl Iterator<Item = (&Family, &Bytes, &[TimeRange])> {
         self.deletes.iter().map(|((family, qualifier), ranges)| (family, qualifier, &ranges[..]))

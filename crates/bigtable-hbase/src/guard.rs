@@ -11,13 +11,27 @@
 //! * **guarded**: all other changes. One request reads the cells that decide. A second sends
 //!   the mutations, which apply only if the guard is unchanged.
 //!
-//! No two changes have the same guard. So a repeated guarded request applies at most once.
-//! After a lost answer the row's guard shows whether the request was applied, unless another
-//! client has changed the row since. Then the outcome is unknown.
+//! # After a lost answer
+//!
+//! The server may apply a request long after the client has given it up. So a copy of the request
+//! that is sent again may be answered first. The caller then writes the row again, and the first
+//! copy undoes that write: a late deletion deletes a newer cell, and a late cell replaces it.
+//!
+//! | way | sent again after a lost answer |
+//! |---|---|
+//! | plain, filtered | never: nothing keeps the first copy from being applied later |
+//! | guarded | while the row has the guard of before: only one of the copies can find it |
+//!
+//! The row's guard shows whether the request was applied, because no two changes have the same
+//! guard. If another client has changed the row since, the outcome is unknown.
+//!
+//! No copy is sent after the request's deadline, on which
+//! [`request_life_max`](crate::HbaseAddress::request_life_max) depends.
 
 use bigtable::{ConditionalMutation, Error, Mutation, Probe, Qualifiers, Result, TimeRange};
 use bytes::Bytes;
 use prost::Message;
+use tokio::time::Instant;
 
 use crate::encode::{self, Effect, GUARD_FAMILY, GUARD_QUALIFIER};
 use crate::failure::Failure;
@@ -29,7 +43,7 @@ use crate::table::{HbaseTable, Wanted};
 
 /// Most attempts at a change, if other clients change the row in between.
 const LOST_RACES_MAX: u32 = 16;
-/// Most times that a request with a lost answer is settled and sent again.
+/// Most times that a guarded request is sent.
 const SETTLED_MAX: u32 = 4;
 
 /// The guard of a row; empty if the row has none.
@@ -47,19 +61,20 @@ enum Fate {
 impl HbaseTable {
     /// Changes a row without a condition.
     pub(crate) async fn change(&self, row: &Bytes, mutations: &[Mutation]) -> Result<()> {
+        let until = self.client().deadline();
         let effect = Effect::of(mutations);
         if effect.is_empty() {
             return Ok(());
         }
         if !effect.is_blind() {
-            return self.guarded(row, &[], &Effect::default(), &effect).await.map(drop);
+            return self.guarded(row, &[], [&Effect::default(), &effect], until).await.map(drop);
         }
-        self.plain(row, &effect).await
+        self.plain(row, &effect, until).await
     }
 
     /// Changes a row depending on its cells. Returns true if the predicate held.
     pub(crate) async fn decide(&self, request: &ConditionalMutation) -> Result<bool> {
-        let row = request.row.to_bytes();
+        let (row, until) = (request.row.to_bytes(), self.client().deadline());
         let (then, otherwise) = (Effect::of(&request.then), Effect::of(&request.otherwise));
         if request.predicate.is_empty() {
             self.change(&row, &request.otherwise).await?;
@@ -70,30 +85,18 @@ impl HbaseTable {
             && then.is_blind()
             && let Some(at) = one_moment(&request.predicate)
         {
-            return self.filtered(&row, (&request.predicate, at), &then).await;
+            return self.filtered(&row, (&request.predicate, at), &then, until).await;
         }
-        self.guarded(&row, &request.predicate, &then, &otherwise).await
+        self.guarded(&row, &request.predicate, [&then, &otherwise], until).await
     }
 
-    async fn plain(&self, row: &Bytes, effect: &Effect) -> Result<()> {
+    async fn plain(&self, row: &Bytes, effect: &Effect, until: Instant) -> Result<()> {
         let own = fresh();
-        for _ in 0..SETTLED_MAX {
-            let failure = match self.send(row, effect, &own, None).await {
-                Ok(_) => return Ok(()),
-                Err(Failure::Lost(why)) => Failure::Lost(why),
-                Err(failure) => return Err(failure.of_mutation()),
-            };
-            let applied = self.guard(row).await.is_ok_and(|guard| guard[..] == own);
-            if applied {
-                return Ok(());
-            }
-            // Other clients may have written since, and a repeated deletion would delete their
-            // cells.
-            if !effect.is_repeatable() {
-                return Err(failure.of_mutation());
-            }
+        match self.send(row, effect, &own, None, until).await {
+            Ok(_) => Ok(()),
+            Err(Failure::Lost(why)) => self.settle(row, &own, why).await,
+            Err(failure) => Err(failure.of_mutation()),
         }
-        Err(Error::Unknown { why: format!("{SETTLED_MAX} answers were lost") })
     }
 
     async fn filtered(
@@ -101,6 +104,7 @@ impl HbaseTable {
         row: &Bytes,
         (probes, at): (&[Probe], TimeRange),
         then: &Effect,
+        until: Instant,
     ) -> Result<bool> {
         let own = fresh();
         let condition = Condition {
@@ -109,14 +113,20 @@ impl HbaseTable {
             filter: Some(any_of(probes)),
             ..Condition::default()
         };
-        match self.send(row, then, &own, Some(condition)).await {
+        match self.send(row, then, &own, Some(condition), until).await {
             Ok(held) => Ok(held),
             // Only the guard of this request proves that the predicate held.
-            Err(Failure::Lost(why)) => match self.guard(row).await {
-                Ok(guard) if guard[..] == own => Ok(true),
-                _ => Err(Error::Unknown { why }),
-            },
+            Err(Failure::Lost(why)) => self.settle(row, &own, why).await.map(|()| true),
             Err(failure) => Err(failure.of_mutation()),
+        }
+    }
+
+    /// Finds out whether a request that is never repeated was applied. `Unknown` if the row has
+    /// another guard.
+    async fn settle(&self, row: &Bytes, own: &[u8; 16], why: String) -> Result<()> {
+        match self.guard(row).await {
+            Ok(guard) if guard[..] == *own => Ok(()),
+            _ => Err(Error::Unknown { why }),
         }
     }
 
@@ -124,18 +134,18 @@ impl HbaseTable {
         &self,
         row: &Bytes,
         probes: &[Probe],
-        then: &Effect,
-        otherwise: &Effect,
+        [then, otherwise]: [&Effect; 2],
+        until: Instant,
     ) -> Result<bool> {
         for _ in 0..LOST_RACES_MAX {
-            let (cells, guard) = self.look(row, probes, [then, otherwise]).await?;
+            let (cells, guard) = self.look(row, probes, [then, otherwise], until).await?;
             let held = probes.iter().any(|probe| cells.iter().any(|cell| finds(probe, cell)));
             let effect = if held { then } else { otherwise };
             if effect.is_empty() {
                 return Ok(held);
             }
             let effect = if effect.is_blind() { effect.clone() } else { effect.exact(&cells) };
-            if self.replace(row, &effect, &guard).await? {
+            if self.replace(row, &effect, &guard, until).await? {
                 return Ok(held);
             }
         }
@@ -151,6 +161,7 @@ impl HbaseTable {
         row: &Bytes,
         probes: &[Probe],
         effects: [&Effect; 2],
+        until: Instant,
     ) -> Result<(Vec<bigtable::Cell>, Guard)> {
         let mut wanted = Wanted::default();
         for Probe { family, qualifiers, time, .. } in probes {
@@ -163,16 +174,25 @@ impl HbaseTable {
                 }
             }
         }
-        self.cells_and_guard(row, &wanted).await.map_err(Failure::of_read)
+        self.cells_and_guard(row, &wanted, until).await.map_err(Failure::of_read)
     }
 
+    /// Reads the guard. This has a deadline of its own, because a lost answer often means that
+    /// the request's time is over.
     async fn guard(&self, row: &Bytes) -> Result<Guard, Failure> {
-        let (_, guard) = self.cells_and_guard(row, &Wanted::default()).await?;
+        let until = self.client().deadline();
+        let (_, guard) = self.cells_and_guard(row, &Wanted::default(), until).await?;
         Ok(guard)
     }
 
     /// Applies the effect if the guard is still `seen`. Returns true if it was.
-    async fn replace(&self, row: &Bytes, effect: &Effect, seen: &Guard) -> Result<bool> {
+    async fn replace(
+        &self,
+        row: &Bytes,
+        effect: &Effect,
+        seen: &Guard,
+        until: Instant,
+    ) -> Result<bool> {
         let own = fresh();
         let condition = Condition {
             row: row.clone(),
@@ -185,7 +205,7 @@ impl HbaseTable {
         };
         let mut lost = None;
         for _ in 0..SETTLED_MAX {
-            match self.send(row, effect, &own, Some(condition.clone())).await {
+            match self.send(row, effect, &own, Some(condition.clone()), until).await {
                 Ok(true) => return Ok(true),
                 Ok(false) if lost.is_none() => return Ok(false),
                 Ok(false) => {}
@@ -195,8 +215,8 @@ impl HbaseTable {
             }
             match self.fate(row, &own, seen).await {
                 Fate::Applied => return Ok(true),
-                Fate::Open => {}
-                Fate::Unknowable => break,
+                Fate::Open if Instant::now() < until => {}
+                Fate::Open | Fate::Unknowable => break,
             }
         }
         Err(Error::Unknown { why: lost.unwrap_or_default() })
@@ -218,6 +238,7 @@ impl HbaseTable {
         effect: &Effect,
         guard: &[u8; 16],
         condition: Option<Condition>,
+        until: Instant,
     ) -> Result<bool, Failure> {
         let action = effect.actions(row, guard);
         let request = |region: &crate::regions::Region| MultiRequest {
@@ -230,12 +251,17 @@ impl HbaseTable {
         };
         let place = (self.id(), &row[..]);
         let (answer, _): (MultiResponse, _) =
-            self.client().on_region(place, "Multi", request, false).await?;
+            self.client().on_region(place, "Multi", request, false, until).await?;
         let Some(result) = answer.region_action_result.first() else {
             return Err(Failure::Lost("the server's answer has no result".to_owned()));
         };
         // Without a condition, the request always applies.
-        Ok(condition.is_none() || result.processed == Some(true))
+        if condition.is_none() {
+            return Ok(true);
+        }
+        result.processed.ok_or_else(|| {
+            Failure::Lost("the server's answer does not say whether the condition held".to_owned())
+        })
     }
 }
 

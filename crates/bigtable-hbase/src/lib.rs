@@ -41,4 +41,4 @@ mod table;
 mod tests;
 
 pub use address::HbaseAddress;
-pub use store::HbaseStore;
+pub use store::{HbaseOptions, HbaseStore};

@@ -96,8 +96,9 @@ impl Rows<'_> {
                 ..ScanRequest::default()
             }
         };
+        let (place, until) = ((self.table, &first[..]), self.client.deadline());
         let (answer, region): (ScanResponse, _) =
-            self.client.on_region((self.table, &first), "Scan", open, true).await?;
+            self.client.on_region(place, "Scan", open, true, until).await?;
         let (_, rest) = split(range, &region);
         let mut filling = Filling::default();
         let exhausted = self.fill(&mut filling, answer, &region, limit, rows_max).await;

@@ -49,9 +49,10 @@ pub(crate) enum Deletions {
 ///
 /// ```no_run
 /// use bigtable::Store;
-/// use bigtable_hbase::HbaseStore;
+/// use bigtable_hbase::{HbaseOptions, HbaseStore};
 /// # async fn example() -> bigtable::Result<()> {
-/// let store = HbaseStore::connect("hbase://127.0.0.1:16000/percolator").await?;
+/// let address = "hbase://127.0.0.1:16000/percolator".parse()?;
+/// let store = HbaseStore::connect(&address, HbaseOptions::default()).await?;
 /// println!("{:?}", store.table_names().await?);
 /// # Ok(()) }
 /// ```
@@ -64,24 +65,49 @@ pub struct HbaseStore {
     tables: Mutex<BTreeMap<String, Arc<HbaseTable>>>,
 }
 
+/// Options of a [`HbaseStore`] that its address does not contain.
+///
+/// ```
+/// assert!(!bigtable_hbase::HbaseOptions::default().plaintext_beyond_loopback);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct HbaseOptions {
+    /// Allows connections to servers on other machines. This client has no TLS, so it connects in
+    /// plain text, and HBase believes the user name that it gives. Default: `false`.
+    pub plaintext_beyond_loopback: bool,
+}
+
 impl HbaseStore {
-    /// Connects to the cluster at an address such as `hbase://h1:16000,h2:16000/namespace`, and
-    /// creates the namespace if it does not exist. [`HbaseAddress`] lists the options.
+    /// Connects to the cluster at an address, and creates the namespace if it does not exist.
     ///
     /// # Errors
-    /// `InvalidRequest` for a malformed address; `Unavailable` if no server answers in time.
-    pub async fn connect(address: &str) -> Result<Self> {
-        HbaseStore::open(address, Deletions::OfWhatWasThere).await
+    /// `Unavailable` if no server answers in time. `InvalidRequest` if the servers refuse the
+    /// client, or if they are on other machines and `options` does not allow that.
+    pub async fn connect(address: &HbaseAddress, options: HbaseOptions) -> Result<Self> {
+        HbaseStore::open(address, options, Deletions::OfWhatWasThere).await
     }
 
-    pub(crate) async fn open(address: &str, deletions: Deletions) -> Result<Self> {
-        let address: HbaseAddress = address.parse()?;
+    pub(crate) async fn open(
+        address: &HbaseAddress,
+        options: HbaseOptions,
+        deletions: Deletions,
+    ) -> Result<Self> {
         let request_life_max = address.request_life_max();
-        let HbaseAddress { servers, namespace, user, deadline, .. } = address;
-        let client = Arc::new(Client::new(Access { seeds: servers, user, deadline }));
+        let HbaseAddress { servers, namespace, user, deadline, .. } = address.clone();
+        let HbaseOptions { plaintext_beyond_loopback } = options;
+        let access = Access { seeds: servers, user, deadline, plaintext_beyond_loopback };
         let tables = Mutex::default();
+        let client = Arc::new(Client::new(access));
         let store = HbaseStore { client, namespace, request_life_max, deletions, tables };
-        store.create_namespace().await.map_err(Failure::of_read)?;
+        store.create_namespace().await.map_err(|failure| match failure.of_read() {
+            Error::Unavailable { why } => {
+                Error::Unavailable { why: format!("{address}: {why}; check that HBase runs there") }
+            }
+            Error::InvalidRequest(why) => {
+                Error::invalid(format!("{address}: the namespace cannot be used: {why}"))
+            }
+            other => other,
+        })?;
         Ok(store)
     }
 
@@ -110,11 +136,11 @@ impl HbaseStore {
         }
     }
 
-    /// The name of a table in `hbase:meta`.
-    fn id(&self, name: &str) -> Bytes {
+    /// The name of a table in `hbase:meta` and in HBase's shell.
+    fn id(&self, name: &str) -> String {
         match self.namespace.as_str() {
-            "default" => format!("{TABLE_PREFIX}{name}").into(),
-            namespace => format!("{namespace}:{TABLE_PREFIX}{name}").into(),
+            "default" => format!("{TABLE_PREFIX}{name}"),
+            namespace => format!("{namespace}:{TABLE_PREFIX}{name}"),
         }
     }
 
@@ -216,14 +242,14 @@ impl Store for HbaseStore {
             return Err(Error::Unavailable { why });
         };
         match self.deletions {
-            Deletions::OfWhatWasThere => check_descriptor(name, &found, schema)?,
+            Deletions::OfWhatWasThere => check_descriptor(&self.id(name), &found, schema)?,
             #[cfg(test)]
             Deletions::OfLaterCellsToo => {}
         }
         let mut tables = locked(&self.tables);
         let table = tables.entry(name.to_owned()).or_insert_with(|| {
             let client = self.client.clone();
-            Arc::new(HbaseTable::new(name, self.id(name), schema.clone(), client))
+            Arc::new(HbaseTable::new(name, self.id(name).into(), schema.clone(), client))
         });
         Ok(table.clone())
     }
@@ -327,12 +353,13 @@ fn describe(schema: &TableSchema) -> String {
     groups.collect::<Vec<_>>().join("\n")
 }
 
-/// Refuses a table that would lose cells, or that has another schema.
-fn check_descriptor(name: &str, found: &proto::TableSchema, schema: &TableSchema) -> Result<()> {
+/// Refuses a table that would lose cells, or that has another schema. `id` is its name in HBase's
+/// shell.
+fn check_descriptor(id: &str, found: &proto::TableSchema, schema: &TableSchema) -> Result<()> {
     let own = found.attributes.iter().find(|pair| pair.first == SCHEMA);
     if own.is_none_or(|pair| pair.second != describe(schema)) {
         return Err(Error::invalid(format!(
-            "table {name} exists with another schema: open it with the schema that it was created \
+            "table {id} exists with another schema: open it with the schema that it was created \
              with"
         )));
     }
@@ -350,11 +377,44 @@ fn check_descriptor(name: &str, found: &proto::TableSchema, schema: &TableSchema
             }
             let family = String::from_utf8_lossy(&of.name);
             return Err(Error::invalid(format!(
-                "family {family} of table {name} would lose cells, {attribute} is {}: run in HBase's shell \
-                 alter '{TABLE_PREFIX}{name}', {{NAME => '{family}', {attribute} => '{wanted}'}}",
+                "family {family} of table {id} would lose cells, {attribute} is {}: run in HBase's \
+                 shell alter '{id}', {{NAME => '{family}', {attribute} => '{wanted}'}}",
                 has.as_deref().unwrap_or("not set")
             )));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use bigtable::LocalityGroup;
+
+    use super::*;
+
+    #[test]
+    fn a_table_that_would_lose_cells_is_refused_with_the_command_that_mends_it() {
+        let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
+        let name = TableName { namespace: "shop".into(), qualifier: "t.x".into() };
+        let sound = descriptor(name, &schema, Deletions::OfWhatWasThere);
+        check_descriptor("shop:t.x", &sound, &schema).expect("as it was created");
+        for (attribute, value, mended) in [
+            ("TTL", Some("86400"), "2147483647"),
+            ("VERSIONS", Some("1"), "2147483647"),
+            ("VERSIONS", None, "2147483647"),
+            ("NEW_VERSION_BEHAVIOR", Some("false"), "true"),
+            ("NEW_VERSION_BEHAVIOR", None, "true"),
+        ] {
+            let mut wrong = sound.clone();
+            let of = &mut wrong.column_families[0].attributes;
+            of.retain(|pair| pair.first != attribute.as_bytes());
+            of.extend(value.map(|value| BytesBytesPair {
+                first: Bytes::from_static(attribute.as_bytes()),
+                second: Bytes::from_static(value.as_bytes()),
+            }));
+            let error = check_descriptor("shop:t.x", &wrong, &schema).expect_err(attribute);
+            let help = format!("alter 'shop:t.x', {{NAME => 'data', {attribute} => '{mended}'}}");
+            assert!(error.to_string().contains(&help), "{error}");
+        }
+    }
 }

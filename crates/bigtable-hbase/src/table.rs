@@ -17,6 +17,7 @@ use bigtable::{
 };
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::encode::{self, GUARD_FAMILY, GUARD_QUALIFIER};
@@ -164,7 +165,12 @@ impl HbaseTable {
     }
 
     /// Reads cells of one row, one `Get` after the other.
-    async fn get(&self, row: &Bytes, gets: Vec<Get>) -> Result<Vec<proto::Cell>, Failure> {
+    async fn get(
+        &self,
+        row: &Bytes,
+        gets: Vec<Get>,
+        until: Instant,
+    ) -> Result<Vec<proto::Cell>, Failure> {
         let count = gets.len();
         let indexed = gets.into_iter().zip(0..);
         let action: Vec<Action> = indexed
@@ -180,7 +186,7 @@ impl HbaseTable {
         };
         let place = (&self.id, &row[..]);
         let (answer, _): (MultiResponse, _) =
-            self.client.on_region(place, "Multi", request, true).await?;
+            self.client.on_region(place, "Multi", request, true, until).await?;
         let results = answer.region_action_result.into_iter();
         let results = results.flat_map(|of| of.result_or_exception);
         let found: Vec<_> = results.filter_map(|one| one.result).collect();
@@ -197,6 +203,7 @@ impl HbaseTable {
         &self,
         row: &Bytes,
         wanted: &Wanted,
+        until: Instant,
     ) -> Result<(Vec<Cell>, Bytes), Failure> {
         let mut get = wanted.get(row);
         get.column.push(Column {
@@ -204,7 +211,7 @@ impl HbaseTable {
             qualifier: vec![Bytes::from_static(GUARD_QUALIFIER)],
         });
         let (mut found, mut guard) = (Vec::new(), Bytes::new());
-        for cell in self.get(row, vec![get]).await? {
+        for cell in self.get(row, vec![get], until).await? {
             if cell.family == GUARD_FAMILY {
                 guard = cell.value
             } else {
@@ -288,7 +295,7 @@ impl Table for HbaseTable {
         }
         let key = row.to_bytes();
         let gets = parts.iter().map(|part| part.get(&key)).collect();
-        let cells = self.get(&key, gets).await.map_err(Failure::of_read)?;
+        let cells = self.get(&key, gets, self.client.deadline()).await.map_err(Failure::of_read)?;
         Ok(self.cut(row.clone(), cells, select))
     }
 

@@ -1,4 +1,4 @@
-//! Runs the conformance suite of stores over a real HBase.
+//! Runs the conformance suite of stores over a fake cluster. `on_hbase` runs it over a real one.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::{Store, Table};
 use tokio::runtime::Handle;
 
-use super::cluster;
+use super::fake::Fake;
 
 /// The cases that need something which HBase does not have, each with the reason.
 const BEYOND_HBASE: [(&str, &str); 10] = [
@@ -72,7 +72,11 @@ impl TableLayer for Anywhere<Arc<dyn Table>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_suite_passes() {
-    let Some(inner) = cluster::store().await else { return };
+    let fake = Fake::start().await;
+    run(fake.store("").await).await;
+}
+
+pub(super) async fn run(inner: HbaseStore) {
     let store = Anywhere { inner, runtime: Handle::current() };
     for (name, why) in BEYOND_HBASE {
         assert!(CASES.iter().any(|case| case.name() == name), "{name} ({why}) is no case");

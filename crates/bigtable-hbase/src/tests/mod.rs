@@ -1,5 +1,6 @@
-//! Tests the store over a real HBase cluster, which `scripts/hbase.sh` starts.
+//! Tests the store over a fake cluster in this process, and over a real one.
 
-mod cluster;
-mod compactions;
 mod conformance;
+mod fake;
+mod lost_answers;
+mod on_hbase;

@@ -11,8 +11,8 @@ use bigtable::{
 };
 
 use super::cluster;
-use crate::HbaseStore;
 use crate::store::Deletions;
+use crate::{HbaseAddress, HbaseOptions, HbaseStore};
 
 const DATA: Family = Family::from_static("data");
 
@@ -63,8 +63,10 @@ async fn written_below_a_deletion(store: &HbaseStore) -> Option<bigtable::Bytes>
 async fn only_the_new_version_behavior_shows_what_is_written_below_a_deletion() {
     let Some(address) = cluster::address() else { return };
     let of = async |deletions| {
-        let address = address.replace("?", &format!("{}?", deletions as u8));
-        HbaseStore::open(&address, deletions).await.expect("a connection")
+        let namespace = format!("{}_{}", address.namespace, deletions as u8);
+        let address = HbaseAddress { namespace, ..address.clone() };
+        let opening = HbaseStore::open(&address, HbaseOptions::default(), deletions);
+        opening.await.expect("a connection")
     };
     let store = of(Deletions::OfWhatWasThere).await;
     assert_eq!(written_below_a_deletion(&store).await.as_deref(), Some(&b"v"[..]));
@@ -76,10 +78,14 @@ async fn only_the_new_version_behavior_shows_what_is_written_below_a_deletion() 
 async fn a_table_that_would_lose_cells_is_refused() {
     let Some(address) = cluster::address() else { return };
     let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
-    let classic = HbaseStore::open(&address, Deletions::OfLaterCellsToo).await.expect("a store");
+    let classic = Deletions::OfLaterCellsToo;
+    let opening = HbaseStore::open(&address, HbaseOptions::default(), classic);
+    let classic = opening.await.expect("a store");
     classic.open_table("t", &schema).await.expect("a table");
-    let store = HbaseStore::connect(&address).await.expect("a store");
+    let store = HbaseStore::connect(&address, HbaseOptions::default()).await.expect("a store");
     let error = store.open_table("t", &schema).await.expect_err("the table loses cells");
-    let help = "alter 't.t', {NAME => 'data', NEW_VERSION_BEHAVIOR => 'true'}";
-    assert!(error.to_string().contains(help), "{error}");
+    let namespace = &address.namespace;
+    let help =
+        format!("alter '{namespace}:t.t', {{NAME => 'data', NEW_VERSION_BEHAVIOR => 'true'}}");
+    assert!(error.to_string().contains(&help), "{error}");
 }

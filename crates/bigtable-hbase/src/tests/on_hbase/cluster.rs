@@ -3,16 +3,17 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::HbaseStore;
+use crate::{HbaseAddress, HbaseOptions, HbaseStore};
 
 /// A store in a new namespace. Without HBase, this prints a warning and returns `None`.
 pub(crate) async fn store() -> Option<HbaseStore> {
     let address = address()?;
-    Some(HbaseStore::connect(&address).await.expect("a connection to HBase"))
+    let connecting = HbaseStore::connect(&address, HbaseOptions::default());
+    Some(connecting.await.expect("a connection to HBase"))
 }
 
 /// The address of a namespace that no other test or run uses.
-pub(crate) fn address() -> Option<String> {
+pub(crate) fn address() -> Option<HbaseAddress> {
     static NAMESPACES: AtomicU32 = AtomicU32::new(0);
     let Ok(address) = std::env::var("PERCOLATOR_HBASE") else {
         // The test harness captures the macros' output, so this writes to standard error
@@ -25,5 +26,6 @@ pub(crate) fn address() -> Option<String> {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let number = NAMESPACES.fetch_add(1, Ordering::Relaxed);
     let namespace = format!("n{}_{number}", since.expect("a clock after 1970").as_millis());
-    Some(address.replace("/percolator?", &format!("/{namespace}?")))
+    let address: HbaseAddress = address.parse().expect("the address of an HBase cluster");
+    Some(HbaseAddress { namespace, ..address })
 }

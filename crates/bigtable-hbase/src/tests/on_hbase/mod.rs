@@ -1,0 +1,12 @@
+//! Tests the store over a real HBase cluster, which `scripts/hbase.sh` starts.
+
+mod cluster;
+mod compactions;
+
+use super::conformance;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_suite_passes() {
+    let Some(store) = cluster::store().await else { return };
+    conformance::run(store).await;
+}
