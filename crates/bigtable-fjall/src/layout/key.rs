@@ -331,7 +331,8 @@ mod tests {
             let column = Key::column(*table, row, *family, qualifier);
             prop_assert_eq!(shape.column_prefix(&key), &*column);
             let mut of_row = RowKeys::new(*table, row);
-            prop_assert_eq!(&**of_row.column(*family, b"another"), &*Key::column(*table, row, *family, b"another"));
+            let another = Key::column(*table, row, *family, b"another");
+            prop_assert_eq!(of_row.column(*family, b"another"), &another);
             prop_assert_eq!(of_row.column(*family, qualifier), &column);
             prop_assert_eq!(of_row.family(*family), &Key::family(*table, row, *family));
             prop_assert_eq!(shape.timestamp.unwrap().as_u64(), *time);
