@@ -265,8 +265,8 @@ impl<'a, 'p> Draft<'a, 'p> {
         Ok(())
     }
 
-    /// Finds out which cells of in-memory groups are there already, as far as it matters, and
-    /// counts the cells that are added to groups with a bound.
+    /// Finds out which cells of in-memory groups are there already, as far as it matters. Counts
+    /// the cells that are added to groups with a bound.
     fn count_in_memory(&mut self, batch: &mut Batch) -> Result<(), Refused> {
         let Draft { view, spaces, puts, .. } = self;
         let mut added: SmallVec<[(usize, isize); 4]> = SmallVec::new();

@@ -139,8 +139,8 @@ impl MemoryGroup {
         matches!(self.on_full, OnFull::Refuse { .. })
     }
 
-    /// Whether a set cell may be added without a look for an earlier value: the map has all cells
-    /// of the group, and nobody counts the cells that are added.
+    /// Whether a set cell may be added without a look for an earlier value. Then the map has all
+    /// cells of the group, and the group does not count the cells that are added.
     pub(crate) fn takes_unseen(&self) -> bool {
         !self.is_bounded() && self.spilled == 0
     }

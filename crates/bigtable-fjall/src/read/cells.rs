@@ -132,7 +132,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Like [`Cells::get`], for a caller that keeps the value until it writes the key: a value
+    /// Like [`Cells::get`], for a caller that keeps the value until it writes the key. A value
     /// that is read from disk is not cached, because the write will be.
     pub(crate) fn get_to_keep(&self, key: &[u8]) -> fjall::Result<Option<Slice>> {
         let Cells::Recent(recent, keyspace) = self else { return self.get(key) };

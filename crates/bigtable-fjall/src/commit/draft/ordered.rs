@@ -1,6 +1,5 @@
-//! Holds the puts of a draft, ordered by space and key. A draft numbers its spaces. The few puts
-//! of a usual request lie in one array in place, up to 16 in a sorted array, and more in a tree
-//! for each space.
+//! Holds the puts of a draft, ordered by space and key. A draft numbers its spaces. Up to 16
+//! puts lie in one sorted array, and the first of them in place. More lie in a tree for each space.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
