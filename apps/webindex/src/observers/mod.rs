@@ -14,9 +14,11 @@
 //!
 //! Two runs for one row may overlap, and the older run may commit last, with results that it
 //! computed from older data. Therefore **runs that could overlap write a cell in common, even if
-//! its value stays the same.** The later one conflicts and reads again. For elections this is the
-//! cluster's row, for everything that places a page in a cluster `doc:member`, and for `forward`
-//! the cell of a home row that says where the links are placed.
+//! its value stays the same.** The later one conflicts and reads again. Such a cell is:
+//!
+//! * for elections, the cluster's row;
+//! * for everything that places a page in a cluster, `doc:member`;
+//! * for `forward`, the cell of a home row that says where the links are placed.
 
 mod elect;
 mod export;

@@ -348,8 +348,8 @@ fn fold(word: &str, out: &mut String) {
     }
 }
 
-/// Returns the folded form of a character that decomposes into nothing else, if it is of one of
-/// the scripts in which whole sites are written.
+/// Returns the folded form of a character that decomposes into nothing else. `None` for all
+/// others, and for scripts in which few sites are written.
 fn in_plain_form(c: char) -> Option<char> {
     match c {
         '\u{439}' | '\u{419}' => None,

@@ -1,8 +1,8 @@
 //! Writes batches: decides which updates are new, and applies them in one commit.
 //!
 //! Each update has a sequence number, and a page in the index has the number of its last update.
-//! An update that changes nothing of the indexed page is not written, and neither is the deletion
-//! of a page that is not in the index. This saves much work: while a site is loaded, most changes
+//! An update that changes nothing of the indexed page is not written. Neither is the deletion of
+//! a page that is not in the index. This saves much work: while a site is loaded, most changes
 //! of a popular page's anchors change nothing of the indexed content. But the page in the index
 //! then keeps an older number or none. So an update between the two numbers, delivered late, would
 //! seem new.
