@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # Loads a web index with a cluster of local processes, kills some of them with SIGKILL meanwhile, and verifies.
 #
-#   scripts/cluster.sh [--pages N] [--seed N] [--emulator] [--etcd]
+#   scripts/cluster.sh [--pages N] [--seed N] [--emulator | --hbase] [--etcd]
 #
 # A table server, two oracles and three workers; during the load a worker, the oracle that leads and the table
 # server are killed and started again. `webindex verify` must find no difference, before and after a recrawl, and
 # an oracle must answer within three seconds of its leader's death. With --emulator the store is Google's
-# emulator, which keeps nothing and so is not killed, and with --etcd the lock service is etcd. Ends with 77 if one
-# of them is not installed.
+# emulator, which keeps nothing and so is not killed. With --hbase it is a cluster of HBase, of which a region server is
+# killed and stays dead. With --etcd the lock service is etcd. Ends with 77 if one of them is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-pages=600 seed=1 emulator= etcd=
+pages=600 seed=1 emulator= hbase= etcd=
 while [ $# -gt 0 ]; do
     case $1 in
         --pages) pages=$2; shift ;;
         --seed) seed=$2; shift ;;
         --emulator) emulator=1 ;;
+        --hbase) hbase=1 ;;
         --etcd) etcd=1 ;;
         *) sed -n '2,4s/^# //p' "$0" >&2; exit 2 ;;
     esac
@@ -24,6 +25,14 @@ while [ $# -gt 0 ]; do
 done
 if [ -n "$emulator" ] && [ -z "${BIGTABLE_EMULATOR_HOST:-}" ]; then
     exec scripts/emulator.sh "$0" --emulator ${etcd:+--etcd} --pages "$pages" --seed "$seed"
+fi
+if [ -n "$hbase" ] && [ -z "${PERCOLATOR_HBASE:-}" ]; then
+    HBASE_PIDS=$(mktemp)
+    export HBASE_PIDS
+    trap 'rm -f "$HBASE_PIDS"' EXIT
+    # A dead server is missed soon.
+    HBASE_SESSION_MS=6000 scripts/hbase.sh "$0" --hbase ${etcd:+--etcd} --pages "$pages" --seed "$seed"
+    exit
 fi
 if [ -n "$etcd" ] && ! command -v etcd >/dev/null; then
     echo "SKIPPED: etcd is not installed (Debian: etcd-server)" >&2
@@ -55,6 +64,7 @@ fail() {
 
 flags=(--workers 3 --data "$cluster" --quiet)
 if [ -n "$emulator" ]; then flags+=(--store bigtable://percolator/cluster); fi
+if [ -n "$hbase" ]; then flags+=(--store "$PERCOLATOR_HBASE"); fi
 if [ -n "$etcd" ]; then
     client=$((20000 + RANDOM % 10000))
     etcd --data-dir "$work/etcd" --listen-client-urls "http://127.0.0.1:$client" \
@@ -104,7 +114,13 @@ echo "the other oracle answers after $took ms"
 [ "$took" -lt 3000 ] || fail "fail-over of the oracle took $took ms, and may take 3,000"
 up
 
-if [ -z "$emulator" ]; then
+if [ -n "$hbase" ]; then
+    a_while
+    kill -0 "$load" 2>/dev/null || fail "the load ended before a region server was killed: give --pages more"
+    region=$(sed -n "s/^\(region-$((1 + RANDOM % 3))\) .*/\1/p" "$HBASE_PIDS")
+    kill -9 "$(sed -n "s/^$region //p" "$HBASE_PIDS")"
+    echo "killed $region of HBase"
+elif [ -z "$emulator" ]; then
     a_while
     strike table
     a_while
@@ -122,5 +138,6 @@ verify
 state=$("$percolator" cluster status --data "$cluster" --quiet 2>/dev/null || true)
 if grep -q ' runs' <<<"$state"; then fail "a process still runs: $state"; fi
 killed="a worker, the oracle that led"
-if [ -z "$emulator" ]; then killed="$killed and the table server"; fi
+if [ -n "$hbase" ]; then killed="$killed and a region server"
+elif [ -z "$emulator" ]; then killed="$killed and the table server"; fi
 echo "verified; $killed were killed while $pages pages were loaded"

@@ -23,8 +23,7 @@
 //!
 //! # What is missing
 //!
-//! TLS, Kerberos, blocks of cells, and several connections to one server. The command line and
-//! the crate `percolator` do not support this store yet.
+//! TLS, Kerberos, blocks of cells, and several connections to one server.
 
 mod address;
 mod client;

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bigtable_grpc::Address as StoreAddress;
 use percolator_core::{Error, InvalidKind, Result};
 #[cfg(feature = "etcd")]
 use percolator_rpc::etcd::EtcdOptions;
@@ -22,6 +21,7 @@ use toml::{Table, Value};
 
 use crate::connect::{Cluster, Locks};
 use crate::settings::{BATCH_DELAY_MAX, Form, SETTINGS, Setting};
+use crate::store_address::StoreAddress;
 
 /// The largest settings file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -220,8 +220,9 @@ impl Config {
         let Some(store) = self.text("store") else {
             return Err(Error::invalid(
                 InvalidKind::Options,
-                "no store: give `store = \"bigtable://HOST:PORT/PROJECT/INSTANCE\"` in \
-                 percolator.toml, or PERCOLATOR_STORE",
+                "no store: give `store = \"bigtable://HOST:PORT/PROJECT/INSTANCE\"` or \
+                 `store = \"hbase://HOST:PORT/NAMESPACE\"` in percolator.toml, or \
+                 PERCOLATOR_STORE",
             ));
         };
         StoreAddress::from_env(store).map_err(|error| self.wrong("store", &error.to_string()))

@@ -146,7 +146,7 @@ impl Config {
     /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that are wrong, and
     /// errors of the store.
     pub async fn open_store(&self) -> Result<Arc<dyn Store>, percolator_core::Error> {
-        Ok(Arc::new(self.open_grpc_store().await?))
+        Ok(self.store()?.open(self.store_options()?).await?)
     }
 
     /// Asks the table server of the settings for a backup of its store, on its own machine. Needs
@@ -169,17 +169,27 @@ impl Config {
     /// # Cancellation
     /// The server goes on with the backup.
     pub async fn backup(&self, name: &str) -> Result<BackedUp, percolator_core::Error> {
-        Ok(self.open_grpc_store().await?.backup(name).await?)
+        let store = self.store()?;
+        let Some(address) = store.of_bigtable() else {
+            return Err(percolator_core::Error::invalid(
+                percolator_core::InvalidKind::Options,
+                format!(
+                    "{store} cannot be backed up in this way, only a table server can: use the \
+                     store's own backup, or `percolator export`"
+                ),
+            ));
+        };
+        let store = GrpcStore::open(address, self.store_options()?).await?;
+        Ok(store.backup(name).await?)
     }
 
-    async fn open_grpc_store(&self) -> Result<GrpcStore, percolator_core::Error> {
-        let options = ClientOptions {
+    fn store_options(&self) -> Result<ClientOptions, percolator_core::Error> {
+        Ok(ClientOptions {
             tls: self.tls()?,
             plaintext_beyond_loopback: self.is_insecure(),
             batch_delay: self.batch_delay()?,
             ..ClientOptions::default()
-        };
-        Ok(GrpcStore::open(&self.store()?, options).await?)
+        })
     }
 }
 

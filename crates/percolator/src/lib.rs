@@ -44,7 +44,9 @@
 //!   `admin::BackedUp` and `admin::Restored`.
 //! * `cluster` adds a database that several processes share: `Percolator::connect` and
 //!   `from_config`; `Cluster`, `Locks`, `Config`, `Setting`, `Address`, `StoreAddress`,
-//!   `BackedUp`, `Tls` and `rpc` in the module [`cluster`].
+//!   `ClientOptions`, `BackedUp`, `Tls` and `rpc` in the module [`cluster`].
+//! * `hbase` adds stores in Apache HBase, with addresses such as `hbase://HOST:PORT/NAMESPACE`. It
+//!   enables `cluster`.
 //! * `etcd` adds a cluster's lock service in etcd: `Locks::etcd`, `Locks::etcd_with_tls`,
 //!   `rpc::etcd`. It enables `cluster`.
 //!
@@ -77,6 +79,8 @@ mod readme;
 mod room;
 #[cfg(feature = "cluster")]
 mod settings;
+#[cfg(feature = "cluster")]
+mod store_address;
 mod tokio_runtime;
 
 #[cfg(feature = "embedded")]
@@ -103,7 +107,7 @@ pub mod admin {
 /// connects to another process needs the feature `cluster`.
 pub mod cluster {
     #[cfg(feature = "cluster")]
-    pub use bigtable_grpc::{Address as StoreAddress, BackedUp};
+    pub use bigtable_grpc::{BackedUp, ClientOptions};
     pub use percolator_core::face::cluster::*;
     #[cfg(feature = "cluster")]
     pub use percolator_rpc::{self as rpc, Address, Tls};
@@ -116,6 +120,8 @@ pub mod cluster {
     pub use crate::process::this_process;
     #[cfg(feature = "cluster")]
     pub use crate::settings::{Form, Setting};
+    #[cfg(feature = "cluster")]
+    pub use crate::store_address::StoreAddress;
 }
 
 /// The time, tasks and randomness that a database uses.

@@ -182,9 +182,10 @@ pub(crate) static SETTINGS: [Setting; 12] = [
         form: Form::Text,
         preset: Preset::Nothing,
         unit: "",
-        meaning: "The store: `bigtable://HOST:PORT/PROJECT/INSTANCE`. Required. Without \
-                  `HOST:PORT`, the variable `BIGTABLE_EMULATOR_HOST` names the server, else it \
-                  is Cloud Bigtable.",
+        meaning: "The store: `bigtable://HOST:PORT/PROJECT/INSTANCE`, or \
+                  `hbase://HOST:PORT,HOST:PORT/NAMESPACE` with masters or region servers of \
+                  HBase. Required. Without `HOST:PORT`, the variable `BIGTABLE_EMULATOR_HOST` \
+                  names the server, else it is Cloud Bigtable.",
         used_by: CLIENTS,
     },
     Setting {

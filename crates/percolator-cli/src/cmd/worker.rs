@@ -91,7 +91,7 @@ pub(crate) struct ClusterArgs {
     /// A file of settings, instead of the usual ones.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The store: bigtable://HOST:PORT/PROJECT/INSTANCE.
+    /// The store: bigtable://HOST:PORT/PROJECT/INSTANCE or hbase://HOST:PORT/NAMESPACE.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// The oracle processes.

@@ -309,6 +309,8 @@ mod tests {
     fn other_stores_and_lock_services_are_checked_before_anything_starts() {
         let plan = Plan::new(Some("bigtable://h:1/p/i"), "etcd://e:2379/here", None).unwrap();
         assert_eq!((plan.table, plan.roles().len()), (None, 2));
+        let plan = Plan::new(Some("hbase://h:1/n?session=6s"), "table", None).unwrap();
+        assert_eq!((plan.table, &*plan.store), (None, "hbase://h:1/n?session=6s"));
         assert!(Plan::new(Some("redis://h:1"), "table", None).is_err());
         assert!(Plan::new(None, "zookeeper://h:1", None).is_err());
     }

@@ -44,7 +44,8 @@ pub(crate) struct Up {
     /// The number of changes that each worker handles at the same time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// A store that runs already, instead of a table server: bigtable://HOST:PORT/PROJECT/INSTANCE.
+    /// A store that runs already, instead of a table server: bigtable://HOST:PORT/PROJECT/INSTANCE
+    /// or hbase://HOST:PORT/NAMESPACE.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// The lock service: `table`, or etcd://HOST:PORT,HOST:PORT/PREFIX.

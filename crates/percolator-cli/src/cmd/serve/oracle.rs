@@ -7,9 +7,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bigtable::Store;
 use bigtable_fjall::FjallStore;
-use bigtable_grpc::{ClientOptions, GrpcStore};
 use clap::Args;
-use percolator::cluster::{Config, OracleNode, OracleOptions, OracleRole, StoreAddress};
+use percolator::cluster::{
+    ClientOptions, Config, OracleNode, OracleOptions, OracleRole, StoreAddress,
+};
 use percolator::runtime::TokioRuntime;
 use percolator_console::Gauge;
 use percolator_rpc::oracle::{OracleServer, OracleServerOptions};
@@ -58,7 +59,8 @@ pub(crate) struct Oracle {
     #[command(flatten)]
     pub(super) log: LogArgs,
     /// The store that keeps the oracle's record, as for all processes of the cluster:
-    /// bigtable://HOST:PORT/PROJECT/INSTANCE. By default the store of the settings.
+    /// bigtable://HOST:PORT/PROJECT/INSTANCE or hbase://HOST:PORT/NAMESPACE. By default the store
+    /// of the settings.
     #[arg(long, value_name = "URL", help_heading = "Store")]
     store: Option<String>,
     /// The directory of the store, if no other process needs it. This process then cannot have a
@@ -145,7 +147,7 @@ impl Oracle {
             let plaintext_beyond_loopback = self.tls.insecure;
             let options =
                 ClientOptions { tls, plaintext_beyond_loopback, ..ClientOptions::default() };
-            return Ok(Arc::new(GrpcStore::open(&address, options).await?));
+            return Ok(address.open(options).await?);
         }
         let Some(dir) = &self.data else {
             if let Some(settings) = settings {
@@ -153,7 +155,8 @@ impl Oracle {
             }
             return Err(Failure::usage(
                 "no store is named",
-                "give --store bigtable://HOST:PORT/PROJECT/INSTANCE, the cluster's settings with --config, \
+                "give --store bigtable://HOST:PORT/PROJECT/INSTANCE (or hbase://HOST:PORT/NAMESPACE), \
+                 the cluster's settings with --config, \
                  or a directory with --data",
             ));
         };
