@@ -15,7 +15,7 @@
 //!
 //! The server may apply a request long after the client has given it up. So a copy of the request
 //! that is sent again may be answered first. The caller then writes the row again, and the first
-//! copy undoes that write: a late deletion deletes a newer cell, and a late cell replaces it.
+//! copy undoes that write. A late deletion deletes a newer cell, and a late cell replaces it.
 //!
 //! | way | sent again after a lost answer |
 //! |---|---|

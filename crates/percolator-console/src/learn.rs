@@ -49,7 +49,7 @@ struct Session {
 
 enum Stage {
     Idle,
-    Open(Transaction),
+    Open(Box<Transaction>),
     Locked(Prewritten),
     Decided(PrimaryCommitted),
 }
@@ -159,7 +159,7 @@ async fn take(db: &Percolator, at: Stage, step: Step) -> Taken {
         (Stage::Idle, Step::Begin) => match db.begin().await {
             Ok(tx) => {
                 let s = tx.start_ts();
-                (Stage::Open(tx), Ok(format!("began: start_ts {s}")))
+                (Stage::Open(Box::new(tx)), Ok(format!("began: start_ts {s}")))
             }
             Err(error) => (Stage::Idle, Err(error.into())),
         },

@@ -1,6 +1,7 @@
-//! Measures the cost of one operation independently of other load on the machine. Valgrind
-//! counts the instructions and allocations of the arms of Figure 8, of a document of Figure 7, of
-//! a write of an observed cell, and of an observer's run. The kernel counts their file operations, in a run without Valgrind.
+//! Measures the cost of one operation independently of other load on the machine. Its arms are
+//! those of Figure 8, a document of Figure 7, a write of an observed cell, and an observer's run.
+//! Valgrind counts their instructions and allocations. The kernel counts their file operations,
+//! in a run without Valgrind.
 //!
 //! Each arm runs with N operations and again with 2 N, under Valgrind and without it. Each of
 //! the four runs is a new process on new data. The difference between 2 N and N is the cost of N
@@ -58,9 +59,10 @@ const NOTE: &str = "The cost of one operation of the arms of `fig8`, and of one 
 const CELLS_MAX: u64 = 1_000;
 const WRITTEN_BEFORE: u64 = 5;
 
-/// The instructions, allocations and file calls of an operation of `percolator-bench fig8`,
-/// of a document of `percolator-bench fig7`, of a write of an observed cell, and of a run of an
-/// observer.
+/// The instructions, allocations and file calls of one operation.
+///
+/// The operations are those of `percolator-bench fig8`, a document of `percolator-bench fig7`, a
+/// write of an observed cell, and a run of an observer.
 ///
 /// Valgrind and the kernel count them, so other load of the machine does not change the
 /// figures. Each arm is a process that does nothing else, once with N operations and once with

@@ -12,15 +12,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bigtable::{ConditionalMutation, Mutation, Timestamp};
+use bigtable::{ConditionalMutation, Mutation, Probe, Timestamp};
 
 use crate::executor::ProcessId;
 use crate::history::{Cell, Record};
-use crate::names::{
-    ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, is_hinted, notified_cell, observers, sets,
-};
+use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, notified_cell, observers, sets};
 use crate::process::Given;
 use crate::tally::{Sometimes, Tally};
+
+/// Whether a transaction looks for writes from before its start: only the acknowledgement of a
+/// hinted run does.
+pub(crate) fn is_hinted(predicate: &[Probe], start_ts: Timestamp) -> bool {
+    predicate.iter().any(|probe| probe.family == WRITE && probe.time.from < start_ts)
+}
 
 /// The journal of one run.
 #[derive(Debug, Default)]

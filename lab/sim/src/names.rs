@@ -2,7 +2,7 @@
 //!
 //! Row keys contain 0x00 and 0xFF, which test the protocol's key encodings (H65).
 
-use bigtable::{Family, Mutation, Probe, RowKey, Timestamp};
+use bigtable::{Family, Mutation, RowKey, Timestamp};
 use percolator_core::Column;
 
 use crate::history::Cell;
@@ -140,12 +140,6 @@ pub(crate) fn value(writer: Timestamp, body: &[u8]) -> Vec<u8> {
 pub(crate) fn parse_value(value: &[u8]) -> Option<(Timestamp, &[u8])> {
     let (writer, body) = value.split_first_chunk::<8>()?;
     Some((Timestamp::new(u64::from_be_bytes(*writer))?, body))
-}
-
-/// Whether a transaction looks for writes from before its start: only the acknowledgement of a
-/// hinted run does.
-pub(crate) fn is_hinted(predicate: &[Probe], start_ts: Timestamp) -> bool {
-    predicate.iter().any(|probe| probe.family == WRITE && probe.time.from < start_ts)
 }
 
 #[cfg(test)]

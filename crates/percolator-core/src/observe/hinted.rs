@@ -7,8 +7,8 @@
 //!
 //! At most one run commits for each change (H51, H52). Each acknowledgement that the commit passes
 //! was committed below `c`, so it holds a start timestamp below `c`. Then the usual way, too, would
-//! find the cell dirty. If the commit fails, the usual way decides. It decides exactly, so no change
-//! is lost.
+//! find the cell dirty. If the commit fails, the usual way decides. It decides exactly, so no
+//! change is lost.
 //!
 //! A run is hinted only under these conditions:
 //!
@@ -18,9 +18,9 @@
 //! * The write is no deletion. Collection drops a deletion together with its acknowledgements, and
 //!   may do so before the run commits, which would then find none. It keeps the newest
 //!   acknowledgement of a cell that has a value.
-//! * The store is in this process: it offers one-step commits, and returns the cell without waiting.
-//!   With other stores, one request reads the cell and the acknowledgement, and nothing would be
-//!   saved.
+//! * The store is in this process: it offers one-step commits, and returns the cell without
+//!   waiting. With other stores, one request reads the cell and the acknowledgement, and nothing
+//!   would be saved.
 //!
 //! A hint may be stale, because another worker has handled the change, or has set it aside. Then
 //! the observer runs in vain, and its transaction has no effect, or it runs once more on what was

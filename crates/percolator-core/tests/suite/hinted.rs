@@ -46,7 +46,7 @@ struct Held {
     workers: Workers,
 }
 
-/// What the worker does with rows other than `SLOW`.
+/// The worker's action on rows other than `SLOW`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Does {
     Counts,

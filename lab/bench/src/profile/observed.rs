@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The arm `run` counts runs alone. Both processes that are compared write the same number of
-//! observed cells, twice the operations of the first one. They write `operations` cells of them into
-//! the column whose observer runs, and the others into a column whose observer nobody runs.
+//! observed cells, twice the operations of the first one. They write `operations` cells of them
+//! into the column whose observer runs, and the others into a column whose observer nobody runs.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -77,7 +77,7 @@ impl Rows {
                         row.remove(&place);
                     }
                     Some(DELETE) => row.retain(|(family, qualifier, Reverse(time)), _| {
-                        (&*family, &*qualifier) != (&place.0, &place.1) || *time > at
+                        (family, qualifier) != (&place.0, &place.1) || *time > at
                     }),
                     other => panic!("the client sent a mutation of type {other:?}"),
                 }
