@@ -17,14 +17,12 @@ use smallvec::SmallVec;
 use crate::commit::edit::Request;
 use crate::commit::group_commit::{By, Job, commit_group};
 use crate::commit::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, Work};
+use crate::commit::write::SHORT_BYTES_MAX;
 use crate::engine::{Engine, Lead};
 use crate::failure::fault;
 use crate::layout::key::Key;
 use crate::layout::table_info::TableInfo;
 use crate::upkeep::full::is_look_due;
-
-/// Most bytes of keys and values in a request that is committed on its caller's thread.
-const SHORT_BYTES_MAX: usize = 64 << 10;
 
 /// A request that has been given to the committer.
 pub(crate) enum Begun {

@@ -17,6 +17,10 @@ use crate::failure::fault;
 use crate::upkeep::journals::Written;
 use crate::waits::may_wait;
 
+/// Most bytes of keys and values in a request that is committed on its caller's thread. Before a
+/// larger batch the committer opens a snapshot.
+pub(super) const SHORT_BYTES_MAX: usize = 64 << 10;
+
 /// Writes one batch and publishes it. The caller holds the commit lock.
 pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<()> {
     engine.check_usable()?;
@@ -32,10 +36,10 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
     let journaling = |e| fault::io(&engine.path, "following the journals", &e);
     // An error here leaves nothing written.
     engine.journals().before(sync).map_err(journaling)?;
-    if long {
+    let (bytes, number) = (writes.bytes(), engine.db.visible_seqno());
+    if long || bytes > SHORT_BYTES_MAX as u64 {
         engine.snapshots.keep(&engine.db);
     }
-    let (bytes, number) = (writes.bytes(), engine.db.visible_seqno());
     let writing = engine.snapshots.begin(&engine.db).map_err(|_| engine.broken())?;
     let written = writes.commit(&engine.db, sync);
     drop(writing);

@@ -138,8 +138,8 @@ async fn run_hinted(
     }
 }
 
-/// Counts the failure of a hinted run, unless the change was handled before. Then the usual way
-/// decides.
+/// Counts the failure of a hinted run, unless the change was handled before, or a newer one waits.
+/// Then the usual way decides.
 async fn hinted_failed(
     context: &Context,
     cell: &Cell,
@@ -147,7 +147,7 @@ async fn hinted_failed(
     at: Timestamp,
     error: &Error,
 ) -> Result<Option<Visit>> {
-    if !is_dirty(context, cell, observer).await? {
+    if !waits(context, cell, observer, at).await? {
         return Ok(None);
     }
     match note_failure(context, cell, observer, error) {
@@ -160,12 +160,12 @@ async fn hinted_failed(
     }
 }
 
-/// Whether a cell is dirty for a strong observer. `false` also if a writer is at work on it, who
-/// will notify again.
-async fn is_dirty(context: &Context, cell: &Cell, observer: &str) -> Result<bool> {
+/// Whether the change at `at` is the newest one of a cell, and waits for a strong observer. `false`
+/// also if a writer is at work on the cell, who will notify again.
+async fn waits(context: &Context, cell: &Cell, observer: &str, at: Timestamp) -> Result<bool> {
     let mut tx = begin(&context.shared, None).await?;
     match acknowledge(&mut tx, cell, observer).await {
-        Ok(change) => Ok(change.is_some()),
+        Ok(change) => Ok(change.is_some_and(|change| change.commit_ts == at)),
         Err(Error::Locked { .. }) => Ok(false),
         Err(error) => Err(error),
     }

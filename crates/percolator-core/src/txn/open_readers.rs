@@ -53,8 +53,8 @@ struct State {
 }
 
 /// The open timestamps, each in a slot of its own. To open, to move and to close one takes the same
-/// time however many are open. Looking for the oldest one walks all slots, which collection does
-/// rarely.
+/// time however many are open. Collection walks all slots, and does so rarely. On a store without a
+/// floor, so does each check of a timestamp.
 #[derive(Debug, Default)]
 struct Slots {
     slots: Vec<Option<Entry>>,
