@@ -11,7 +11,6 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,13 +50,6 @@ pub trait LockService: Send + Sync + Debug {
     /// # Errors
     /// Fails if the service cannot be reached.
     async fn try_lock(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool>;
-
-    /// Like [`try_lock`](LockService::try_lock), without waiting. `None` if the service cannot do
-    /// that.
-    fn try_lock_in_memory(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Option<bool> {
-        let _ = (name, holder, lifetime);
-        None
-    }
 
     /// Extends the advisory lock `name` by another `lifetime` if `holder` still holds it.
     /// Returns whether it does. A lock that another holder has taken over stays as it is.
@@ -111,17 +103,9 @@ pub struct ProcessLocks {
 #[derive(Debug, Default)]
 struct State {
     tokens: BTreeSet<Incarnation>,
-    /// Holder and expiry of each advisory lock, by the hash of its name. Bounded by the number of
-    /// workers, because each holds one. Two names with one hash exclude each other. That costs a
-    /// worker a moment, and happens hardly ever.
-    locks: BTreeMap<u64, (Holder, Duration)>,
-}
-
-/// The hash of a lock's name, the same in every process.
-fn hash_of(name: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(name);
-    hasher.finish()
+    /// Holder and expiry of each advisory lock. Bounded by the number of workers, because each
+    /// holds one.
+    locks: BTreeMap<Vec<u8>, (Holder, Duration)>,
 }
 
 impl ProcessLocks {
@@ -132,17 +116,6 @@ impl ProcessLocks {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         locked(&self.state)
-    }
-
-    fn take(&self, name: &[u8], holder: Holder, lifetime: Duration) -> bool {
-        let now = self.runtime.now();
-        let mut state = self.state();
-        let lock = state.locks.entry(hash_of(name)).or_insert((holder, Duration::ZERO));
-        let is_free = lock.1 <= now;
-        if is_free {
-            *lock = (holder, now + lifetime);
-        }
-        is_free
     }
 }
 
@@ -164,26 +137,29 @@ impl LockService for ProcessLocks {
     }
 
     async fn try_lock(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool> {
-        Ok(self.take(name, holder, lifetime))
-    }
-
-    fn try_lock_in_memory(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Option<bool> {
-        Some(self.take(name, holder, lifetime))
+        let now = self.runtime.now();
+        let mut state = self.state();
+        match state.locks.get(name) {
+            Some((_, expiry)) if *expiry > now => Ok(false),
+            _ => {
+                state.locks.insert(name.to_vec(), (holder, now + lifetime));
+                Ok(true)
+            }
+        }
     }
 
     async fn renew(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool> {
         let until = self.runtime.now() + lifetime;
         let mut state = self.state();
-        let lock = state.locks.get_mut(&hash_of(name));
+        let lock = state.locks.get_mut(name);
         let own = lock.filter(|(now, _)| *now == holder || off(mutants::RENEWS_WHAT_IS_TAKEN));
         Ok(own.map(|lock| *lock = (holder, until)).is_some())
     }
 
     fn unlock(&self, name: &[u8], holder: Holder) {
-        let name = hash_of(name);
         let mut state = self.state();
-        if state.locks.get(&name).is_some_and(|(now, _)| *now == holder) {
-            state.locks.remove(&name);
+        if state.locks.get(name).is_some_and(|(now, _)| *now == holder) {
+            state.locks.remove(name);
         }
     }
 }

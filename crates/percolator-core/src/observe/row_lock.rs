@@ -49,12 +49,7 @@ pub(super) fn of_row(table: &Table, row: &RowKey) -> Vec<u8> {
 pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowLock<'_>>> {
     let (holder, since) = (context.shared.next_holder(), context.runtime().now());
     let lifetime = context.options.row_lock_lifetime;
-    let locks = context.shared.locks();
-    // The future of a lock service is allocated, so a service in memory is asked without one.
-    let taken = match locks.try_lock_in_memory(&name, holder, lifetime) {
-        Some(taken) => taken,
-        None => locks.try_lock(&name, holder, lifetime).await?,
-    };
+    let taken = context.shared.locks().try_lock(&name, holder, lifetime).await?;
     Ok(taken.then(|| RowLock { context, name, holder, since }))
 }
 
