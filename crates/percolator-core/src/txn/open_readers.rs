@@ -217,12 +217,15 @@ impl OpenReaders {
         let (now, life) = (self.now(), self.life());
         let mut state = self.state();
         state.closed.retain(|_, until| *until > now);
-        let mut all: Vec<Timestamp> = state.open.iter().map(|entry| entry.at).collect();
+        let mut all: Vec<_> = state.open.iter().map(|Entry { at, asked }| (at, asked)).collect();
+        // The earliest request of each timestamp comes first, and one of the past before all.
         all.sort_unstable();
-        all.dedup();
-        let is_old = |s: Timestamp| state.open.asked(s).is_none_or(|asked| now >= asked + life);
-        let held = |s: &Timestamp| is_old(*s) && state.until(*s, tenure(life)) > now;
-        let open = all.into_iter().find(held);
+        all.dedup_by_key(|(at, _)| *at);
+        let is_old = |asked: Option<Duration>| asked.is_none_or(|asked| now >= asked + life);
+        let held = |(s, asked): &(Timestamp, Option<Duration>)| {
+            is_old(*asked) && state.until_asked(*s, *asked, tenure(life)) > now
+        };
+        let open = all.into_iter().find(held).map(|(s, _)| s);
         let mut closed = state.closed.keys();
         let closed = closed.find(|s| state.until(**s, tenure(life)) > now).copied();
         open.into_iter().chain(closed).min()
@@ -244,7 +247,12 @@ impl OpenReaders {
 impl State {
     /// The time until which `s` is held.
     fn until(&self, s: Timestamp, tenure: Duration) -> Duration {
-        let young = self.open.asked(s).map(|asked| asked + tenure);
+        self.until_asked(s, self.open.asked(s), tenure)
+    }
+
+    /// Like [`State::until`], given when `s` was requested.
+    fn until_asked(&self, s: Timestamp, asked: Option<Duration>, tenure: Duration) -> Duration {
+        let young = asked.map(|asked| asked + tenure);
         let registered = self.registered.filter(|(oldest, _)| *oldest <= s);
         young.max(registered.map(|(_, until)| until)).unwrap_or_default()
     }
