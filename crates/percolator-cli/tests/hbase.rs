@@ -2,52 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "operator/cluster.rs"]
+mod cluster;
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod shell;
+
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use serde_json::Value;
-
-/// Runs the command line with these arguments. Returns its standard output.
-#[track_caller]
-fn run(args: &[&str], status: i32) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("PERCOLATOR_") {
-            command.env_remove(name);
-        }
-    }
-    let output = command.args(args).output().unwrap();
-    let (stdout, stderr) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
-    let (stdout, stderr) = (stdout.unwrap(), stderr.unwrap());
-    assert_eq!(output.status.code(), Some(status), "{args:?}\n{stdout}\n{stderr}");
-    if status == 0 { stdout } else { stderr }
-}
-
-/// A local cluster of processes over HBase, ended with the test.
-struct Cluster(PathBuf);
-
-impl Cluster {
-    fn up(dir: &Path, store: &str) -> Cluster {
-        let cluster = Cluster(dir.join("cluster"));
-        let data = cluster.0.to_str().unwrap();
-        run(&["cluster", "up", "--workers", "2", "--store", store, "--data", data], 0);
-        cluster
-    }
-
-    #[track_caller]
-    fn on(&self, args: &[&str]) -> String {
-        let config = self.0.join("percolator.toml");
-        run(&[args, &["--config", config.to_str().unwrap()]].concat(), 0)
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let mut down = Command::new(env!("CARGO_BIN_EXE_percolator"));
-        let _ = down.args(["cluster", "down", "--data"]).arg(&self.0).output();
-    }
-}
+use cluster::Cluster;
+use shell::run;
 
 #[test]
 fn a_site_is_loaded_ranked_searched_and_verified() {
@@ -59,47 +23,42 @@ fn a_site_is_loaded_ranked_searched_and_verified() {
     };
     let namespace = format!("/site{}?", std::process::id());
     let store = address.replace("/percolator?", &namespace);
-    let dir = tempfile::tempdir().unwrap();
-    let site = dir.path().join("site");
-    let site = site.to_str().unwrap();
-    run(&["webindex", "generate", site, "--pages", "60", "--seed", "7"], 0);
-
-    let cluster = Cluster::up(dir.path(), &store);
-    cluster.on(&["set", "Bob", "bal", "10", "--table", "accounts"]);
-    let script = dir.path().join("script");
+    let cluster = Cluster::new();
+    let site = cluster.site("60");
+    cluster.cluster(&["up", "--workers", "2", "--store", &store]).with(0);
+    let on = |words: &[&str]| cluster.on(words).with(0);
+    on(&["set", "Bob", "bal", "10", "--table", "accounts"]);
+    let script = cluster.dir.path().join("script");
     std::fs::write(&script, "begin\nget Bob bal\nset Bob bal 7\nset Joe bal 3\ncommit\n").unwrap();
-    cluster.on(&["tx", script.to_str().unwrap(), "--table", "accounts"]);
-    let joe = cluster.on(&["get", "Joe", "bal", "--table", "accounts"]);
-    assert!(joe.contains('3'), "{joe}");
-    let all = cluster.on(&["scan", "--table", "accounts"]);
+    on(&["tx", script.to_str().unwrap(), "--table", "accounts"]);
+    assert_eq!(on(&["get", "Joe", "bal", "--table", "accounts"]).stdout.trim(), "3");
+    let all = on(&["scan", "--table", "accounts"]).stdout;
     assert!(all.contains("Bob") && all.contains("Joe"), "{all}");
 
-    cluster.on(&["webindex", "load", site, "--base", "https://example.org/"]);
-    cluster.on(&["webindex", "rank"]);
-    cluster.on(&["wait"]);
-    cluster.on(&["webindex", "verify"]);
-    let stats = cluster.on(&["webindex", "stats", "--json"]);
-    let stats: Value = serde_json::from_str(&stats).unwrap();
+    on(&["webindex", "load", &site, "--base", "https://example.org/"]);
+    on(&["webindex", "rank"]);
+    on(&["wait"]);
+    on(&["webindex", "verify"]);
+    let stats = on(&["webindex", "stats", "--json"]).json();
     // The home page, and 60 pages with texts of their own.
     assert_eq!(stats["searchable"], 61, "{stats}");
-    let hits = cluster.on(&["webindex", "search", "bridge"]);
+    let hits = on(&["webindex", "search", "bridge"]).stdout;
     assert!(hits.contains("https://example.org/"), "{hits}");
 }
 
 #[test]
 fn a_wrong_address_is_refused_with_the_remedy() {
-    let up = |store: &str, status| {
-        let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("cluster");
-        run(&["cluster", "up", "--store", store, "--data", data.to_str().unwrap()], status)
+    let up = |store: &str| {
+        let cluster = Cluster::new();
+        cluster.cluster(&["up", "--store", store]).with(2).stderr
     };
-    let error = up("hbase://127.0.0.1:1", 2);
+    let error = up("hbase://127.0.0.1:1");
     assert!(error.contains("it has no namespace: give hbase://HOST:PORT"), "{error}");
-    let error = up("hbase://127.0.0.1:1/no-such", 2);
+    let error = up("hbase://127.0.0.1:1/no-such");
     assert!(error.contains("letters, digits and _"), "{error}");
 
     let oracle = |store: &str, status| {
-        run(&["serve", "oracle", "--listen", "127.0.0.1:0", "--store", store], status)
+        run(&["serve", "oracle", "--listen", "127.0.0.1:0", "--store", store]).with(status).stderr
     };
     let error = oracle("hbase://127.0.0.1:1/n?deadline=1s", 4);
     assert!(error.contains("hbase://127.0.0.1:1/n?deadline=1s"), "{error}");
