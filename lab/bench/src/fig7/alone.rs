@@ -11,15 +11,14 @@
 //!   committed.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bigtable_fjall::{Durability, FjallStore};
 use clustering::{Corpus, KEYS_AT_FIRST, Repository};
-use percolator::{Options, Percolator, WorkerOptions, Workers};
+use percolator::{Percolator, WorkerOptions, Workers};
 
 use super::rivals::Rival;
+use crate::micro::bed;
 use crate::system::{Io, io};
 
 /// The programs that can run alone: the engine's arm, and ours.
@@ -116,12 +115,7 @@ struct Ours {
 
 impl Ours {
     async fn open(dir: &Path, corpus: Corpus) -> anyhow::Result<Self> {
-        let options = bigtable_fjall::Options {
-            durability: Durability::Buffered,
-            ..bigtable_fjall::Options::default()
-        };
-        let store = Arc::new(FjallStore::open(dir, options)?);
-        let db = Percolator::over(store, Options::default()).await?;
+        let db = bed::open(dir).await?;
         let repository = Repository::open(db).await?;
         let workers = repository.cluster(without_passes()).await?;
         Ok(Ours { repository, workers, corpus, next: 0 })

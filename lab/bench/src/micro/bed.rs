@@ -51,7 +51,7 @@ pub(super) fn cell(number: u64) -> Vec<u8> {
 
 /// Opens a new database in a new directory. No garbage is collected during the few seconds of a
 /// run.
-pub(super) async fn open(dir: &Path) -> anyhow::Result<Percolator> {
+pub(crate) async fn open(dir: &Path) -> anyhow::Result<Percolator> {
     let durability = Durability::Buffered;
     let options = OpenOptions { durability, gc: None, ..OpenOptions::default() };
     Ok(Percolator::open_with(dir, options).await?)

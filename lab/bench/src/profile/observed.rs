@@ -12,15 +12,14 @@
 //! into the column whose observer runs, and the others into a column whose observer nobody runs.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use bigtable_fjall::{Durability, FjallStore};
 use percolator::observe::{Observed, Strength};
-use percolator::{Change, Column, Observer, Options, Percolator, Registration, Table, Transaction};
+use percolator::{Change, Column, Observer, Percolator, Registration, Table, Transaction};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use crate::fig7::{on_one_thread, until_committed, without_passes};
+use crate::micro::bed;
 
 pub(super) const ALONE: [&str; 2] = ["observed_set", "run"];
 /// The arm that counts runs alone.
@@ -59,13 +58,8 @@ struct Cells {
 }
 
 impl Cells {
-    async fn open(dir: &Path, rows: usize, seed: u64) -> percolator::Result<Self> {
-        let options = bigtable_fjall::Options {
-            durability: Durability::Buffered,
-            ..bigtable_fjall::Options::default()
-        };
-        let store = Arc::new(FjallStore::open(dir, options)?);
-        let db = Percolator::over(store, Options::default()).await?;
+    async fn open(dir: &Path, rows: usize, seed: u64) -> anyhow::Result<Self> {
+        let db = bed::open(dir).await?;
         let observed = |column: Column, observer: &str| Observed {
             table: TABLE.to_owned(),
             column,
