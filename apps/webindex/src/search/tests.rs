@@ -84,6 +84,20 @@ fn a_late_add_does_not_resurrect_a_deleted_page() {
 }
 
 #[test]
+fn a_state_is_shown_from_its_number_on_and_as_long_as_the_page_is_there() {
+    let (_dir, index) = open();
+    let shows = |url: &str, seq: u64| index.shows(&[(url.to_owned(), seq)]).unwrap()[0];
+    assert!(!shows("a", 1), "it was never indexed");
+    index.apply(vec![update("a", 5, page("cod", ""))]).unwrap();
+    assert!(shows("a", 4) && shows("a", 5) && !shows("a", 6));
+    // The same page again is confirmed, and not written.
+    index.apply(vec![update("a", 9, page("cod", ""))]).unwrap();
+    assert!(shows("a", 9) && !shows("a", 10));
+    index.apply(vec![delete("a", 12)]).unwrap();
+    assert!(!shows("a", 4) && !shows("a", 12), "a deleted page is read from the store");
+}
+
+#[test]
 fn within_a_batch_the_highest_number_wins() {
     let (_dir, index) = open();
     let batch = vec![
