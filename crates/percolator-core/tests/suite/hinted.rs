@@ -227,25 +227,28 @@ fn h52_a_stale_hint_of_a_deletion_that_was_collected_has_no_effect() {
 
 #[test]
 fn h53_a_hinted_run_leaves_the_notification_to_observers_that_run_elsewhere() {
-    run(async |world, path| {
-        let (one, other) = (client(&world, path).await, client(&world, path).await);
-        register(&other, "elsewhere").await;
-        let table = one.table("t").await.unwrap();
-        let registration = Registration::strong("o", "t", &BAL, counting(COUNT));
-        let workers = one.observe(vec![registration], by_hints()).await.unwrap();
-        world.sleep_ms(10).await;
-        set(&one, &table, &[("r", "1")]).await;
-        world.sleep_ms(100).await;
-        assert_eq!(get_column(&one, &table, "r", &COUNT).await.as_deref(), Some("1"));
-        assert_eq!(world.notified(&table, "r", &BAL).await, 1);
-        let registration = Registration::strong("elsewhere", "t", &BAL, counting(OTHER));
-        let more = other.observe(vec![registration], one_thread()).await.unwrap();
-        world.sleep_ms(10_000).await;
-        assert_eq!(get_column(&one, &table, "r", &OTHER).await.as_deref(), Some("1"));
-        assert_eq!(world.notified(&table, "r", &BAL).await, 0);
-        workers.stop().await;
-        more.stop().await;
-    });
+    // The schema names observers in the order of their names: one before "o", and one after it.
+    for elsewhere in ["n", "p"] {
+        run(async |world, path| {
+            let (one, other) = (client(&world, path).await, client(&world, path).await);
+            register(&other, elsewhere).await;
+            let table = one.table("t").await.unwrap();
+            let registration = Registration::strong("o", "t", &BAL, counting(COUNT));
+            let workers = one.observe(vec![registration], by_hints()).await.unwrap();
+            world.sleep_ms(10).await;
+            set(&one, &table, &[("r", "1")]).await;
+            world.sleep_ms(100).await;
+            assert_eq!(get_column(&one, &table, "r", &COUNT).await.as_deref(), Some("1"));
+            assert_eq!(world.notified(&table, "r", &BAL).await, 1);
+            let registration = Registration::strong(elsewhere, "t", &BAL, counting(OTHER));
+            let more = other.observe(vec![registration], one_thread()).await.unwrap();
+            world.sleep_ms(10_000).await;
+            assert_eq!(get_column(&one, &table, "r", &OTHER).await.as_deref(), Some("1"));
+            assert_eq!(world.notified(&table, "r", &BAL).await, 0);
+            workers.stop().await;
+            more.stop().await;
+        });
+    }
 }
 
 /// Two changes, and a hint at the first of them alone.
