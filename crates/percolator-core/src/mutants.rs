@@ -41,6 +41,8 @@ bigtable::mutants! {
         by "h04_h35_a_transaction_whose_registration_lapsed_does_not_commit",
     COMMITS_TO_THE_LAST "commits-to-the-last" "H04 H35"
         by "h04_h35_no_commit_is_sent_that_could_be_applied_after_the_registration_lapsed",
+    LAPSED_IS_HELD_AGAIN "lapsed-is-held-again" "H35"
+        by "h35_a_request_of_a_timestamp_prolongs_no_snapshot_that_has_lapsed",
     LATE_LOCK_IS_RESOLVED "late-lock-is-resolved" "H06 H12",
     TOO_LATE_IS_DONE "too-late-is-done" "H06"
         by "h06_a_lock_that_was_judged_too_late_does_not_count_as_swept",

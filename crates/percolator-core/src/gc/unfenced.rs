@@ -20,9 +20,10 @@
 //!              The end of its client's liveness token does not end it. So it protects every
 //!              timestamp from the named one on, for five sixths of a term after the client
 //!              began to write it
-//! lapsed       the timestamp is neither young nor registered. A read that completes now fails
-//!              (TooOld), and a commit is not sent. A commit is not even sent in the last D
-//!              before, so each commit in flight is applied before the lapse or never
+//! lapsed       the timestamp is neither young nor registered. A later registration below it does
+//!              not hold it again. A read that completes now fails (TooOld), and a commit is not
+//!              sent. A commit is not even sent in the last D before, so each commit in flight is
+//!              applied before the lapse or never
 //! closed       a registered timestamp stays registered until its requests are over
 //! ```
 //!
@@ -203,7 +204,7 @@ pub(crate) async fn hold_past(shared: &Shared, ts: Timestamp) -> Result<()> {
     if ts < floor {
         return Err(Error::TooOld { asked: ts, floor });
     }
-    shared.readers().registered(oldest, asked);
+    shared.readers().registered(oldest, asked, Some(ts));
     check_held(shared, ts)
 }
 
@@ -224,7 +225,7 @@ pub(crate) async fn renew_hold(shared: &Shared) -> Result<()> {
     write_registration(shared, &mut stored, Some(registration(shared, oldest))).await?;
     // A timestamp that has lapsed meanwhile stays lapsed: the safe point may have passed it.
     if readers.holds(oldest) {
-        readers.registered(oldest, asked);
+        readers.registered(oldest, asked, None);
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use bigtable::Timestamp;
 use bigtable::sync::locked;
 
 use crate::Runtime;
+use crate::mutants::{self, off};
 
 /// How many request lives a term has.
 pub(crate) const LIVES: u32 = 4;
@@ -68,6 +69,9 @@ struct Entry {
     at: Timestamp,
     /// When the timestamp was requested; `None` for a timestamp of the past.
     asked: Option<Duration>,
+    /// Whether it was not held when a registration began that covers it. Collection may have passed
+    /// it before, so that registration does not hold it again.
+    lapsed: bool,
 }
 
 impl Slots {
@@ -86,8 +90,8 @@ impl Slots {
     }
 
     fn move_to(&mut self, slot: usize, at: Timestamp) {
-        let entry = self.slots[slot].as_mut();
-        entry.expect("an open timestamp has a slot").at = at;
+        let entry = self.slots[slot].as_mut().expect("an open timestamp has a slot");
+        *entry = Entry { at, lapsed: false, ..*entry };
     }
 
     fn close(&mut self, slot: usize) {
@@ -105,6 +109,20 @@ impl Slots {
     /// has `at` itself.
     fn asked(&self, at: Timestamp) -> Option<Duration> {
         self.iter().filter(|entry| entry.at == at).map(|entry| entry.asked).min().flatten()
+    }
+
+    fn has_lapsed(&self, at: Timestamp) -> bool {
+        self.iter().any(|entry| entry.at == at && entry.lapsed)
+    }
+
+    /// The open timestamps that have not lapsed, in order, each with its earliest request time.
+    fn distinct(&self) -> Vec<(Timestamp, Option<Duration>)> {
+        let open = self.iter().filter(|entry| !entry.lapsed);
+        let mut all: Vec<_> = open.map(|entry| (entry.at, entry.asked)).collect();
+        // One of the past comes before all.
+        all.sort_unstable();
+        all.dedup_by_key(|(at, _)| *at);
+        all
     }
 }
 
@@ -153,14 +171,14 @@ impl OpenReaders {
         let asked = Some(self.now());
         let mut state = self.state();
         let at = state.last;
-        let slot = state.open.open(Entry { at, asked });
+        let slot = state.open.open(Entry { at, asked, lapsed: false });
         drop(state);
         Open { readers: self.clone(), slot, at, asked }
     }
 
     /// Opens a timestamp of the past.
     pub(crate) fn at(self: &Arc<Self>, at: Timestamp) -> Open {
-        let slot = self.state().open.open(Entry { at, asked: None });
+        let slot = self.state().open.open(Entry { at, asked: None, lapsed: false });
         Open { readers: self.clone(), slot, at, asked: None }
     }
 
@@ -217,15 +235,11 @@ impl OpenReaders {
         let (now, life) = (self.now(), self.life());
         let mut state = self.state();
         state.closed.retain(|_, until| *until > now);
-        let mut all: Vec<_> = state.open.iter().map(|Entry { at, asked }| (at, asked)).collect();
-        // The earliest request of each timestamp comes first, and one of the past before all.
-        all.sort_unstable();
-        all.dedup_by_key(|(at, _)| *at);
         let is_old = |asked: Option<Duration>| asked.is_none_or(|asked| now >= asked + life);
         let held = |(s, asked): &(Timestamp, Option<Duration>)| {
             is_old(*asked) && state.until_asked(*s, *asked, tenure(life)) > now
         };
-        let open = all.into_iter().find(held).map(|(s, _)| s);
+        let open = state.open.distinct().into_iter().find(held).map(|(s, _)| s);
         let mut closed = state.closed.keys();
         let closed = closed.find(|s| state.until(**s, tenure(life)) > now).copied();
         open.into_iter().chain(closed).min()
@@ -238,15 +252,32 @@ impl OpenReaders {
         state.registered = registered.map(|((was, until), oldest)| (was.max(oldest), until));
     }
 
-    /// Records that the registration names `oldest`, and was requested at `asked`.
-    pub(crate) fn registered(&self, oldest: Timestamp, asked: Duration) {
-        self.state().registered = Some((oldest, asked + tenure(self.life())));
+    /// Records that the registration names `oldest`, and was requested at `asked`. If it was written
+    /// for `past`, the safe point was found to lie at or below `past` after that.
+    pub(crate) fn registered(&self, oldest: Timestamp, asked: Duration, past: Option<Timestamp>) {
+        let (now, tenure) = (self.now(), tenure(self.life()));
+        let mut state = self.state();
+        let has_lapsed = |(at, asked): &(Timestamp, Option<Duration>)| {
+            *at >= oldest && state.until_asked(*at, *asked, tenure) <= now
+        };
+        let lapsed: Vec<_> = state.open.distinct().into_iter().filter(has_lapsed).collect();
+        for entry in state.open.slots.iter_mut().flatten() {
+            if past == Some(entry.at) || off(mutants::LAPSED_IS_HELD_AGAIN) {
+                entry.lapsed = false;
+            } else {
+                entry.lapsed |= lapsed.binary_search_by_key(&entry.at, |(at, _)| *at).is_ok();
+            }
+        }
+        state.registered = Some((oldest, asked + tenure));
     }
 }
 
 impl State {
     /// The time until which `s` is held.
     fn until(&self, s: Timestamp, tenure: Duration) -> Duration {
+        if self.open.has_lapsed(s) {
+            return Duration::ZERO;
+        }
         self.until_asked(s, self.open.asked(s), tenure)
     }
 
@@ -333,5 +364,37 @@ mod tests {
         let starting = readers.starting();
         assert!(!readers.holds(ts(12)));
         drop((past, starting));
+    }
+
+    /// A request of the oracle takes long, and renewals have failed. Its timestamp will be above
+    /// the last one that this client knows, so a registration there protects it. A snapshot of the
+    /// past above that has lapsed, and stays so (H35).
+    #[test]
+    fn h35_a_request_of_a_timestamp_prolongs_no_snapshot_that_has_lapsed() {
+        let (runtime, life) = (VirtualRuntime::new(1), Duration::from_secs(1));
+        let readers = Arc::new(OpenReaders::unfenced(Arc::new(runtime.clone()), life));
+        drop(readers.starting().moved_to(ts(9)));
+        let past = readers.at(ts(12));
+        readers.registered(ts(12), runtime.now(), Some(ts(12)));
+        assert_eq!(readers.to_register(), Some(ts(12)));
+        assert!(readers.holds(ts(12)));
+        runtime.block_on(runtime.sleep(tenure(life)));
+        let starting = readers.starting();
+        runtime.block_on(runtime.sleep(life));
+        assert!(!readers.holds(ts(12)));
+        assert_eq!(readers.to_register(), Some(ts(9)));
+        readers.registered(ts(9), runtime.now(), None);
+        assert!(!readers.holds(ts(12)), "collection may have passed it");
+        // However long the request takes, its timestamp is protected.
+        runtime.block_on(runtime.sleep(tenure(life) - life));
+        readers.registered(ts(9), runtime.now(), None);
+        runtime.block_on(runtime.sleep(life));
+        let open = starting.moved_to(ts(20));
+        assert!(readers.holds(ts(20)) && !readers.holds(ts(12)));
+        // A snapshot that begins there now has looked at the safe point.
+        let again = readers.at(ts(12));
+        readers.registered(ts(9), runtime.now(), Some(ts(12)));
+        assert!(readers.holds(ts(12)));
+        drop((past, open, again));
     }
 }
