@@ -36,6 +36,8 @@ pub(crate) enum Bench {
     #[command(hide = true, after_help = "Example:\n  percolator-bench profile --quick")]
     ProfileWork(profile::ProfileWork),
     Webindex(webindex::Webindex),
+    #[command(hide = true, after_help = "Example:\n  percolator-bench webindex DIR --cluster")]
+    WebindexWorker(webindex::WebindexWorker),
     /// Servers as processes of this program, which benchmarks start.
     #[command(hide = true)]
     Serve(Box<ServeRole>),
@@ -64,6 +66,7 @@ impl Bench {
             Bench::Serve(serve) => return serve.run(context).await,
             Bench::Fig9Store(store) => store.run().await?,
             Bench::Fig10Worker(worker) => worker.run().await?,
+            Bench::WebindexWorker(worker) => worker.run().await?,
             Bench::LargeTxnMemory(memory) => memory.run().await?,
             Bench::ProfileWork(work) => work.run().await?,
         }

@@ -19,7 +19,7 @@
 //!   fig7 to fig10        the paper's figures: flags, arms, results
 //!   micro                small benchmarks, each of one mechanism
 //!   profile              counts instructions and allocations
-//!   webindex             two runs of the whole application; no arms
+//!   webindex             the whole application, alone and in a cluster; no arms
 //!   turns, callers       turns of the arms; callers that repeat an operation at the same time
 //!   report, tables       arms, figures and conditions, as JSON and as tables
 //!   all, check, experiments
@@ -27,11 +27,12 @@
 //!   statistics, system   medians; the operating system's figures
 //!   server               a role of this program in a process of its own
 //!   processes, priority  processes of this program that drive a store; priorities of threads
-//!   spy                  a store that counts its requests
+//!   spy, calls           stores that count their requests
 //! ```
 
 mod all;
 mod callers;
+mod calls;
 mod check;
 mod cli;
 mod cmd;

@@ -22,21 +22,35 @@ use webindex::{LoadOptions, LoadReport, Progress, Skipped};
 use crate::system;
 use crate::tables::plain;
 
+mod cluster;
+
+pub(crate) use cluster::WebindexWorker;
+
 /// The web index on a directory of HTML: pages and links a second, and delays at half that load.
 ///
 /// The benchmark makes two runs, each on a new store. The first loads as fast as it can, until
 /// every page is searchable and every observer is idle. In the second, pages arrive at half
 /// that rate. Each run ends with a verification. The exit status is 3 if it finds a
 /// difference.
+///
+/// With `--cluster`, the second run is a load by a cluster of processes on this machine, as fast as
+/// it can. It counts the requests of each page by table and method.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  percolator-bench webindex \"$(rustc --print sysroot)/share/doc/rust/html\" --exclude core")]
+#[command(after_help = "Examples:
+  percolator-bench webindex \"$(rustc --print sysroot)/share/doc/rust/html\" --exclude core
+  percolator-bench webindex site/ --cluster --workers 3")]
 pub(crate) struct Webindex {
     /// The directory.
     dir: PathBuf,
     /// Leave out this file or directory directly below DIR; may be repeated.
     #[arg(long, value_name = "NAME")]
     exclude: Vec<String>,
+    /// Compare the full load with one by a cluster of processes.
+    #[arg(long)]
+    cluster: bool,
+    /// The number of worker processes of the cluster.
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "cluster", value_parser = clap::value_parser!(u8).range(1..))]
+    workers: u8,
 }
 
 impl Webindex {
@@ -52,6 +66,9 @@ impl Webindex {
             context.out.warn("this build is not optimised: build with --release for real figures");
         }
         let full = one(context, self, &base, None).await?;
+        if self.cluster {
+            return self.in_cluster(context, full).await;
+        }
         let half = match &full {
             Some(full) => {
                 let rate = full["pages_per_s"].as_f64().map(|rate| rate / 2.0);
@@ -60,8 +77,7 @@ impl Webindex {
             None => None,
         };
         let (Some(full), Some(half)) = (full, half) else {
-            context.out.note("interrupted before the end: nothing to report");
-            return Ok(Exit::Interrupted);
+            return Ok(interrupted(context));
         };
         let differences: usize = [&full, &half]
             .map(|run| run["differences"].as_array().map_or(0, Vec::len))
@@ -83,14 +99,52 @@ impl Webindex {
         } else {
             print(context.out, &told)?
         }
-        match differences {
-            0 => Ok(Exit::Done),
-            differences => Err(Failure::error(
-                Exit::Violated,
-                format!("the verification found {differences} differences"),
-                "the figures are void; please report this with the directory's contents",
-            )),
+        verdict(differences)
+    }
+
+    fn options(&self, pages_per_s: Option<f64>) -> LoadOptions {
+        LoadOptions { exclude: self.exclude.clone(), pages_per_s, ..LoadOptions::default() }
+    }
+
+    /// Loads the directory in a cluster, and prints what a page costs there and in the run `full`.
+    async fn in_cluster(&self, context: &Context, full: Option<Value>) -> anyhow::Result<Exit> {
+        let Some(full) = full else { return Ok(interrupted(context)) };
+        let workers = usize::from(self.workers);
+        let load = cluster::load(context, &self.dir, &self.options(None), workers).await?;
+        let Some(load) = load else { return Ok(interrupted(context)) };
+        let ms = full["cpu_seconds"].as_f64().zip(full["pages"].as_f64());
+        let ms = ms.map(|(seconds, pages)| 1e3 * seconds / pages);
+        let told = json!({
+            "bench": "webindex",
+            "dir": self.dir.display().to_string(),
+            "load_average": system::load(),
+            "embedded_cpu_ms_a_page": ms,
+            "cluster/embedded": ms.zip(load["cpu_ms_a_page"].as_f64()).map(|(one, all)| all / one),
+            "cluster": load,
+        });
+        if context.out.json {
+            context.out.json(&told)?
+        } else {
+            cluster::print(context.out, &told)?
         }
+        let differences = full["differences"].as_array().map_or(0, Vec::len);
+        verdict(differences + usize::from(told["cluster"]["verify_ok"] != true))
+    }
+}
+
+fn interrupted(context: &Context) -> Exit {
+    context.out.note("interrupted before the end: nothing to report");
+    Exit::Interrupted
+}
+
+fn verdict(differences: usize) -> anyhow::Result<Exit> {
+    match differences {
+        0 => Ok(Exit::Done),
+        differences => Err(Failure::error(
+            Exit::Violated,
+            format!("the verification found {differences} differences"),
+            "the figures are void; please report this with the directory's contents",
+        )),
     }
 }
 
@@ -152,11 +206,7 @@ async fn one(
     let data = temporary.path().join("data");
     let options = OpenOptions { durability: Durability::Buffered, ..OpenOptions::default() };
     let index = Index::over(Percolator::open_with(&data, options).await?, Path::new(&data)).await?;
-    let options = LoadOptions {
-        exclude: settings.exclude.clone(),
-        pages_per_s: rate,
-        ..LoadOptions::default()
-    };
+    let options = settings.options(rate);
     let (progress, started, cpu) = (Progress::default(), Instant::now(), system::cpu_time());
     let load = index.load(&settings.dir, base, &options, &progress);
     let load = drive(context, "loading", &progress, load).await?;
