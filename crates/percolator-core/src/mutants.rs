@@ -100,6 +100,8 @@ bigtable::mutants! {
         by "h72_a_commit_whose_caller_lets_go_is_finished",
     ROW_LOCK_UNRENEWED "row-lock-unrenewed" "H73"
         by "h73_an_observer_that_outlasts_its_row_lock_runs_once",
+    LONG_RUN_UNLOCKED "long-run-unlocked" "H73"
+        by "h73_a_long_run_after_a_hint_takes_the_lock_although_it_began_without",
     RENEWS_WHAT_IS_TAKEN "renews-what-is-taken" "H73"
         by "h73_a_renewal_never_takes_back_a_lock_that_another_has",
     ADMIT_WAITS_INSIDE "admit-waits-inside" "H74"

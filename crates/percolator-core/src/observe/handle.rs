@@ -34,7 +34,7 @@ use crate::observe::notified::{clear, notifications};
 use crate::observe::observer::{AnyObserver, Registration, Runner};
 use crate::observe::ran::{WatchedRun, span};
 use crate::observe::register::acknowledged;
-use crate::observe::row_lock::{lock, of_row};
+use crate::observe::row_lock::{RowLock, lock, lock_later, of_row};
 use crate::observe::set_aside::move_aside;
 use crate::records::column::Cell;
 use crate::records::schema::Strength;
@@ -102,10 +102,15 @@ pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>)
         context.failures.take(cell);
         return Ok(Visit::Done);
     }
-    let Some(lock) = lock(context, of_row(&cell.table, &cell.row)).await? else {
-        return Ok(Visit::Met);
+    let name = of_row(&cell.table, &cell.row);
+    let taken = match at {
+        Some(_) if !context.shared.services().store.commits_rows() => {
+            lock_later(context, name).await?
+        }
+        _ => lock(context, name).await?,
     };
-    lock.during(run_all(context, cell, &observers, &seen)).await
+    let Some(lock) = taken else { return Ok(Visit::Met) };
+    lock.during(run_all(context, cell, &observers, &seen, &lock)).await
 }
 
 /// Runs the only observer of a column for the change that a hint names. Returns `None` if the
@@ -199,13 +204,14 @@ async fn run_all(
     cell: &Cell,
     observers: &[Arc<Registration>],
     seen: &[Timestamp],
+    lock: &RowLock<'_>,
 ) -> Result<Visit> {
     let mut bound = Timestamp::MAX;
     let mut later: Option<Duration> = None;
     let (mut failed, mut paused) = (false, false);
     let alone = observers.len() == 1;
     for registration in observers {
-        match run(context, cell, registration, seen, alone).await? {
+        match run(context, cell, registration, seen, alone, lock).await? {
             Ran::Acknowledged(s) => bound = bound.min(s),
             Ran::Cleared => return Ok(Visit::Done),
             Ran::Busy => later = Some(LOCKED_DELAY),
@@ -258,6 +264,7 @@ async fn run(
     registration: &Registration,
     seen: &[Timestamp],
     alone: bool,
+    lock: &RowLock<'_>,
 ) -> Result<Ran> {
     let name = &registration.observed.observer;
     if context.is_paused(&registration.observed) {
@@ -284,6 +291,9 @@ async fn run(
             error if error.is_retryable() => {}
             error if is_of_the_services(&error) => return Err(error),
             error => return Ok(Ran::Failed(note_failure(context, cell, name, &error))),
+        }
+        if !lock.take().await? {
+            return Ok(Ran::Busy);
         }
         context.runtime().sleep(backoff.step(&**context.runtime())).await;
     }

@@ -62,6 +62,8 @@ fn h73_an_observer_that_outlasts_its_row_lock_runs_once() {
             let options = short_locks(2, 60 * SECOND);
             workers.push(client.observe(vec![slow], options).await.unwrap());
         }
+        // The first scans are over then. A scan that finds the change at once runs beside the hint.
+        world.sleep_ms(10).await;
         set(&one, &table, &[("a", "1")]).await;
         assert_eq!(counted(&one, "a").await, "1");
         assert_eq!(began.times().len(), 1, "{began:?}");
@@ -70,6 +72,29 @@ fn h73_an_observer_that_outlasts_its_row_lock_runs_once() {
         for workers in workers {
             workers.stop().await;
         }
+    });
+}
+
+/// A run after a hint begins without a lock in the store. A scan of another process finds the
+/// notification while the run lasts.
+#[test]
+fn h73_a_long_run_after_a_hint_takes_the_lock_although_it_began_without() {
+    run_both(async |world| {
+        let (one, other) = (world.client().await, world.client().await);
+        let table = one.table("t").await.unwrap();
+        let began = Began::default();
+        let observe = async |client: &percolator_core::Client| {
+            let slow = Registration::strong("o", "t", &BAL, slow(&world, 5 * SECOND, &began));
+            client.observe(vec![slow], short_locks(2, 60 * SECOND)).await.unwrap()
+        };
+        let workers = observe(&one).await;
+        set(&one, &table, &[("a", "1")]).await;
+        world.sleep_ms(200).await;
+        let others = observe(&other).await;
+        assert_eq!(counted(&one, "a").await, "1");
+        assert_eq!(began.times().len(), 1, "{began:?}");
+        workers.stop().await;
+        others.stop().await;
     });
 }
 
