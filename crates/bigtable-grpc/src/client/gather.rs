@@ -4,6 +4,10 @@
 //!
 //! The first request waits for the configured delay, and those that arrive meanwhile go with
 //! it. If the waiting requests fill one request of the server, the client sends them at once.
+//!
+//! While an earlier request of the same kind and table has no answer, the next one waits longer, up
+//! to [`BEHIND_MAX`]. So a busy server gets fewer and larger requests, and an idle one
+//! answers as soon as before.
 //! A request that is over a second late is refused instead, because its process stood still.
 //!
 //! A sent request runs to its end, even if its callers give up, because it belongs to all of
@@ -18,7 +22,7 @@ use bigtable::sync::locked;
 use bigtable::{ConditionalMutation, Error, Result};
 use cluster_net::Moment;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::batch;
@@ -29,6 +33,9 @@ use super::wire::GrpcTable;
 /// floor, that their open transactions are still registered. So the requests are not sent. The
 /// store's `request_life_max` includes this bound.
 pub(super) const LATE_MAX: Duration = Duration::from_secs(1);
+
+/// How long requests wait, after the delay, for the answer to the ones before them.
+pub(super) const BEHIND_MAX: Duration = Duration::from_millis(10);
 
 /// Why no answer will arrive, and the remedy.
 pub(super) const RUNTIME_ENDED: &str = "the tokio runtime that opened the store has ended; open \
@@ -70,12 +77,14 @@ pub(super) struct Gather<R: Together> {
     /// The store's runtime, which sends the requests.
     runtime: Handle,
     waiting: Mutex<Vec<Waiting<R>>>,
+    /// Held while gathered requests are sent, until their answers are there.
+    turn: Semaphore,
 }
 
 impl<R: Together> Gather<R> {
     pub(super) fn new(delay: Duration, entries_max: usize, runtime: &Handle) -> Arc<Self> {
         let (runtime, waiting) = (runtime.clone(), Mutex::default());
-        Arc::new(Gather { delay, entries_max, runtime, waiting })
+        Arc::new(Gather { delay, entries_max, runtime, waiting, turn: Semaphore::new(1) })
     }
 
     fn take(&self) -> Vec<Waiting<R>> {
@@ -116,10 +125,14 @@ impl<R: Together> Gather<R> {
         if let Some(full) = full {
             self.runtime.spawn(deliver(table.clone(), full, now));
         } else if count == 1 {
-            let (pause, table, delay) = (Pause(Some(self.clone())), table.clone(), self.delay);
+            let (gather, table, delay) = (self.clone(), table.clone(), self.delay);
+            let pause = Pause(Some(self.clone()));
             self.runtime.spawn(async move {
                 tokio::time::sleep(delay).await;
-                deliver(table, pause.over(), now.later(delay)).await;
+                // After the longest wait, the requests are sent beside the ones before them.
+                let turn = tokio::time::timeout(BEHIND_MAX, gather.turn.acquire()).await;
+                deliver(table, pause.over(), now.later(delay + BEHIND_MAX)).await;
+                drop(turn);
             });
         }
         answer

@@ -15,7 +15,7 @@ use super::address::Address;
 use super::bare::BareTable;
 use super::batch;
 use super::channel::{Channels, Way, routing};
-use super::gather::{Gather, LATE_MAX};
+use super::gather::{BEHIND_MAX, Gather, LATE_MAX};
 use super::limits::Limits;
 use super::options::ClientOptions;
 use super::retry::{once, repeat};
@@ -361,7 +361,7 @@ impl Store for GrpcStore {
         let sent = 2 * self.channels.deadline();
         Some(match self.batch_delay {
             Duration::ZERO => sent,
-            delay => sent + delay + LATE_MAX,
+            delay => sent + delay + BEHIND_MAX + LATE_MAX,
         })
     }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
 use super::script::{DEADLINE, End, FAMILY, Script, open_with, rows, unavailable};
-use crate::client::gather::LATE_MAX;
+use crate::client::gather::{BEHIND_MAX, LATE_MAX};
 use crate::client::{ClientOptions, GrpcStore};
 use crate::proto::data::read_rows_response::CellChunk;
 use crate::proto::extension::ReadEachRowResponse;
@@ -319,7 +319,8 @@ async fn gathered_reads_find_what_single_ones_find() {
     for batches in [true, false] {
         let store = open(batches, Duration::from_millis(5)).await.unwrap();
         // Garbage collection must also wait for requests that gather, and that are sent late.
-        let life = single.request_life_max().unwrap() + Duration::from_millis(5) + LATE_MAX;
+        let delays = Duration::from_millis(5) + BEHIND_MAX;
+        let life = single.request_life_max().unwrap() + delays + LATE_MAX;
         assert_eq!(store.request_life_max(), Some(life));
         let table = store.open_table("t", &schema).await.unwrap();
         for _ in 0..5 {
