@@ -45,7 +45,7 @@ const PEEK_EVERY: Duration = Duration::from_millis(500);
 /// How many changes a worker handles at once, unless an option says otherwise. Each of them waits
 /// for answers most of the time. Changes that wait together send their requests together (paper
 /// section 2.5: "greater parallelism").
-pub(crate) const THREADS: u16 = 16;
+pub(crate) const THREADS: u16 = 64;
 
 /// Run an application's observers on the store of a cluster, until Ctrl-C or SIGTERM.
 ///

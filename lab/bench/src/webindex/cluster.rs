@@ -28,7 +28,7 @@ use crate::tables::plain;
 /// As `percolator worker` and `percolator webindex load` wait.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// As `percolator worker`.
-const THREADS: usize = 16;
+const THREADS: usize = 64;
 const SCAN_PERIOD: Duration = Duration::from_millis(100);
 const IDLE_MAX: Duration = Duration::from_secs(10);
 const PEEK_EVERY: Duration = Duration::from_millis(500);
