@@ -9,6 +9,7 @@
 //! written for that.
 
 mod callgrind;
+mod gate;
 mod observed;
 
 use std::io::{ErrorKind, Write};
@@ -32,6 +33,7 @@ use crate::turns::go_on;
 use crate::{fig7, fig8};
 
 use callgrind::{Counts, Owner};
+use gate::Gate;
 
 const MISSING: &str = "valgrind: it counts the instructions, and is not installed; Debian's package is \
                        `valgrind`, `apt-get install valgrind`";
@@ -73,7 +75,8 @@ const WRITTEN_BEFORE: u64 = 5;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench profile --quick --out results
-  percolator-bench profile --arm raw_set --arm fjall_insert")]
+  percolator-bench profile --arm raw_set --arm fjall_insert
+  percolator-bench profile --gate")]
 pub(crate) struct Profile {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -83,6 +86,10 @@ pub(crate) struct Profile {
     /// Count this arm alone; may be repeated.
     #[arg(long, value_name = "NAME")]
     arm: Vec<String>,
+    /// Count a few arms with a fixed number of operations. The exit status is 3 if one takes
+    /// more than 2 % more instructions than the source says.
+    #[arg(long, conflicts_with_all = ["arm", "operations"])]
+    gate: bool,
 }
 
 /// Do the operations of one arm, in a process that does nothing else.
@@ -367,7 +374,8 @@ fn all() -> impl Iterator<Item = &'static str> {
 
 impl Profile {
     pub(crate) async fn measure(&self, context: &Context) -> anyhow::Result<Report> {
-        let operations = self.operations.unwrap_or(self.common.sized(5_000, 20_000));
+        let sized = if self.gate { gate::OPERATIONS } else { self.common.sized(5_000, 20_000) };
+        let operations = self.operations.unwrap_or(sized);
         // So few that nothing is written out meanwhile.
         within("operations", operations, 100..=50_000)?;
         if !operations.is_multiple_of(TEN as u64) {
@@ -381,11 +389,24 @@ impl Profile {
             })
         };
         let mut arms = self.arm.iter().map(known).collect::<anyhow::Result<Vec<_>>>()?;
-        if arms.is_empty() {
+        if self.gate {
+            arms.extend(gate::arms());
+        } else if arms.is_empty() {
             arms.extend(all());
         }
         let cells = (operations / WRITTEN_BEFORE).min(CELLS_MAX) as usize;
         let settings = Settings { operations, cells, seed: self.common.seed };
-        Ok(run(context, settings, &arms)?.report())
+        let outcome = run(context, settings, &arms)?;
+        if !self.gate {
+            return Ok(outcome.report());
+        }
+        let counted = outcome.taken.iter();
+        let gate = Gate::of(counted.map(|taken| (taken.arm, taken.counts.all_instructions())));
+        if let Some(note) = gate.note() {
+            context.out.warn(&note);
+        }
+        let mut report = outcome.report();
+        report.void = report.void.or_else(|| gate.failure());
+        Ok(report)
     }
 }

@@ -24,6 +24,8 @@ use crate::system::{Io, io};
 /// The programs that can run alone: the engine's arm, and ours.
 pub(crate) const ALONE: [&str; 2] = ["engine_document", "document"];
 
+/// Turns that workers get before it is clear that another thread commits.
+const TURNS_MAX: u32 = 64;
 /// Time without progress after which a run fails.
 const STUCK: Duration = Duration::from_secs(60);
 
@@ -82,6 +84,10 @@ pub(crate) fn without_passes() -> WorkerOptions {
 
 /// Lets the workers run until a client has committed this many transactions since it was opened.
 ///
+/// The workers run on this thread, and mostly need a few turns. Now and then the store's own thread
+/// commits, while it syncs a file. Turns in that time would count as instructions, as many as the
+/// disk is slow, so this function sleeps.
+///
 /// # Errors
 /// An error if none was committed for a minute.
 pub(crate) async fn until_committed(db: &Percolator, count: u64) -> anyhow::Result<()> {
@@ -91,16 +97,16 @@ pub(crate) async fn until_committed(db: &Percolator, count: u64) -> anyhow::Resu
         if committed >= count {
             break;
         }
-        // The clock is asked rarely, because asking it costs instructions.
-        if turn.is_multiple_of(1 << 10) {
+        if turn > TURNS_MAX {
             if committed > last {
                 (last, since) = (committed, Instant::now());
             }
             let waits = since.elapsed();
             anyhow::ensure!(waits < STUCK, "only {committed} of {count} transactions committed");
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        } else {
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
     }
     Ok(())
 }
