@@ -87,7 +87,7 @@ impl Row {
 }
 
 #[rustfmt::skip]
-pub(crate) const ROWS: [Row; 43] = [
+pub(crate) const ROWS: [Row; 47] = [
     row("snapshot get / raw get, embedded", AtLeast(0.90), "fig8", "get/raw_get"),
     row("single-cell tx / raw write: as in the paper", AtLeast(0.15), "fig8", "paper_faithful/raw_set"),
     row("single-cell tx / raw write: two phases", AtLeast(0.40), "fig8", "two_phases/raw_set")
@@ -141,6 +141,14 @@ pub(crate) const ROWS: [Row; 43] = [
     row("Figure 10: lost commits", AtMost(0.0), "fig10", "lost commits"),
     row("reads / with columns read ahead, short values", AtLeast(10.0), "prefetch", "one_by_one/ahead, short values"),
     row("reads / with columns read ahead, long values", AtLeast(10.0), "prefetch", "one_by_one/ahead, long values"),
+    row("grow: get at 40 million rows / at 1 million", AtMost(3.5), "grow", "get, largest/smallest")
+        .at_size("rows", 40_000_000.0),
+    row("grow: update at 40 million rows / at 1 million", AtMost(2.0), "grow", "update, largest/smallest")
+        .at_size("rows", 40_000_000.0),
+    row("grow: update at 40 million rows, p99 / p50", AtMost(4.0), "grow", "update at the largest, p99/p50")
+        .at_size("rows", 40_000_000.0),
+    row("grow: memory at 40 million rows, MB", AtMost(600.0), "grow", "memory at the largest, MB")
+        .at_size("rows", 40_000_000.0),
     row("churn: CPU of an update, last minute / first", AtMost(1.25), "churn", "CPU of an update, last minute/first")
         .at_size("minutes", 5.0),
     row("churn: slowest call, ms", AtMost(20.0), "churn", "slowest call, ms")

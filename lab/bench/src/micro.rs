@@ -3,6 +3,7 @@
 //! ```text
 //!   batching    requests that wait for those of other transactions
 //!   churn       updates at a fixed rate, for long
+//!   grow        single operations as the store grows, beside the engine and SQLite
 //!   large_txn   large transactions, and many at once
 //!   notify      the delay and the rate of observers' runs
 //!   oracle      timestamps, batched and not
@@ -16,6 +17,7 @@
 mod batching;
 pub(crate) mod bed;
 mod churn;
+pub(crate) mod grow;
 pub(crate) mod large_txn;
 mod notify;
 mod oracle;
@@ -35,6 +37,7 @@ use crate::flags::run;
 pub(crate) enum Arm {
     Batching(batching::Batching),
     Churn(churn::Churn),
+    Grow(grow::Grow),
     LargeTxn(large_txn::LargeTxn),
     Notify(notify::Notify),
     Oracle(oracle::Oracle),
@@ -54,6 +57,7 @@ impl Arm {
         match self {
             Arm::Batching(it) => run(context, &it.measure.common, it.measure(context)).await,
             Arm::Churn(it) => run(context, &it.common, it.measure(context)).await,
+            Arm::Grow(it) => run(context, &it.common, it.measure(context)).await,
             Arm::LargeTxn(it) => run(context, &it.measure.common, it.measure(context)).await,
             Arm::Notify(it) => run(context, &it.measure.common, it.measure(context)).await,
             Arm::Oracle(it) => run(context, &it.measure.common, it.measure(context)).await,

@@ -75,7 +75,7 @@ const fn rows(about: &'static str, at: &'static str, columns: &'static [Column])
 }
 
 /// All tables; each benchmark has some of them. A row without its key number is left out.
-const TABLES: [Rows; 10] = [
+const TABLES: [Rows; 11] = [
     rows(
         "The arms:",
         "/arms",
@@ -192,6 +192,25 @@ const TABLES: [Rows; 10] = [
             ("written MB", "/written_mb"),
             ("disk MB", "/disk_mb"),
             ("memory MB", "/memory_mb"),
+        ],
+    ),
+    rows(
+        "As the store grows, microseconds:",
+        "/grown",
+        &[
+            ("rows", "/rows"),
+            ("program", "/program"),
+            ("load", "/load/us"),
+            ("get", "/get/us"),
+            ("absent get", "/absent/us"),
+            ("update", "/update/us"),
+            ("p99", "/update/p99_us"),
+            ("two rows", "/two/us"),
+            ("observed, CPU", "/observed/cpu_us"),
+            ("scan, a row", "/scan/us"),
+            ("open, ms", "/open_ms"),
+            ("memory, MB", "/memory_mb"),
+            ("disk, MB", "/disk_mb"),
         ],
     ),
     rows(

@@ -258,7 +258,7 @@ fn figures(minutes: &[Minute], needed: f64) -> Vec<Figure> {
 }
 
 /// Bytes that the files of a directory take, without second names of the same file.
-fn bytes_of(dir: &Path, seen: &mut HashSet<u64>) -> anyhow::Result<u64> {
+pub(super) fn bytes_of(dir: &Path, seen: &mut HashSet<u64>) -> anyhow::Result<u64> {
     let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     let mut bytes = 0;
     for entry in entries {
