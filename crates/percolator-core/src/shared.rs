@@ -5,7 +5,7 @@
 //! This file knows no step of the protocol. The steps are functions over [`Shared`] in their
 //! own modules; [`Client`](crate::Client) is the public face above them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     awaited: AtomicUsize,
     /// How many advisory-lock holders were named so far.
     works: AtomicU64,
+    /// The names of the row locks of rows that a worker visits without a lock in the store.
+    unlocked: Mutex<BTreeSet<Vec<u8>>>,
     admission: Admission,
     closing: Closing,
     counters: Counters,
@@ -140,6 +142,7 @@ impl Shared {
             collection,
             awaited: AtomicUsize::new(0),
             works: AtomicU64::new(0),
+            unlocked: Mutex::default(),
             admission: Admission::default(),
             closing: Closing::default(),
             counters: Counters::default(),
@@ -285,6 +288,10 @@ impl Shared {
 
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn unlocked(&self) -> std::sync::MutexGuard<'_, BTreeSet<Vec<u8>>> {
+        locked(&self.unlocked)
     }
 
     pub(crate) fn collection(&self) -> &Collection {

@@ -5,9 +5,9 @@
 //! The first request waits for the configured delay, and those that arrive meanwhile go with
 //! it. If the waiting requests fill one request of the server, the client sends them at once.
 //!
-//! While an earlier request of the same kind and table has no answer, the next one waits longer, up
-//! to [`BEHIND_MAX`]. So a busy server gets fewer and larger requests, and an idle one
-//! answers as soon as before.
+//! While an earlier request of the same kind and table has no answer yet, the next one waits longer,
+//! up to [`BEHIND_MAX`]. So a busy server gets fewer and larger requests, and an idle one
+//! answers as soon as before. A request that takes longer than that keeps no other one waiting.
 //! A request that is over a second late is refused instead, because its process stood still.
 //!
 //! A sent request runs to its end, even if its callers give up, because it belongs to all of
@@ -15,6 +15,7 @@
 //! callers wait.
 
 use std::fmt::Debug;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use bigtable::{ConditionalMutation, Error, Result};
 use cluster_net::Moment;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::batch;
 use super::wire::GrpcTable;
@@ -77,7 +78,8 @@ pub(super) struct Gather<R: Together> {
     /// The store's runtime, which sends the requests.
     runtime: Handle,
     waiting: Mutex<Vec<Waiting<R>>>,
-    /// Held while gathered requests are sent, until their answers are there.
+    /// Held while gathered requests are sent, until their answers are there or `BEHIND_MAX` has
+    /// passed.
     turn: Semaphore,
 }
 
@@ -130,9 +132,15 @@ impl<R: Together> Gather<R> {
             self.runtime.spawn(async move {
                 tokio::time::sleep(delay).await;
                 // After the longest wait, the requests are sent beside the ones before them.
-                let turn = tokio::time::timeout(BEHIND_MAX, gather.turn.acquire()).await;
-                deliver(table, pause.over(), now.later(delay + BEHIND_MAX)).await;
+                let turn = timeout(BEHIND_MAX, gather.turn.acquire()).await;
+                let sent = deliver(table, pause.over(), now.later(delay + BEHIND_MAX));
+                let mut sent = pin!(sent);
+                // An answer that takes longer keeps nobody waiting.
+                let in_time = timeout(BEHIND_MAX, sent.as_mut()).await.is_ok();
                 drop(turn);
+                if !in_time {
+                    sent.await;
+                }
             });
         }
         answer

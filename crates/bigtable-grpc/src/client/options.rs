@@ -32,7 +32,8 @@ pub struct ClientOptions {
     pub batches: bool,
     /// Time that a conditional mutation or a read of one row waits for others of its table. They
     /// may come from any caller, and go in one request with it. A delay means fewer requests and
-    /// a higher latency (paper section 2.5). Zero sends each at once. A request that is over a
+    /// a higher latency (paper section 2.5). While an earlier request is not answered, they wait up
+    /// to 10 ms longer. Zero sends each at once. A request that is over a
     /// second late, because the process stood still, is refused instead of being sent.
     ///
     /// If the server supports no batches, conditional mutations do not wait. Reads still wait,

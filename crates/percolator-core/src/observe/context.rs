@@ -1,7 +1,7 @@
 //! The state that the workers of one `observe` share: their observers, the times of scans, and
 //! error reports.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -53,9 +53,6 @@ pub(super) struct Context {
     scans: Mutex<Scans>,
     tablets: Mutex<Tablets>,
     unwalked: Mutex<Unwalked>,
-    /// The names of the row locks that workers of this process have not asked the store for,
-    /// although they are at the row.
-    unlocked: Mutex<BTreeSet<Vec<u8>>>,
     /// Rung when a scan finds something after a long pause, so that all workers wake up.
     pub(super) stirred: Bell,
     /// Rung when the oracle has issued timestamps, so that batches look for changes.
@@ -127,7 +124,6 @@ impl Context {
             scans: Mutex::new(Scans { next: shared.runtime().now(), pause: scan_period }),
             tablets: Mutex::default(),
             unwalked: Mutex::default(),
-            unlocked: Mutex::default(),
             stirred: Bell::default(),
             moved: Bell::default(),
             outage: Mutex::default(),
@@ -146,10 +142,6 @@ impl Context {
 
     pub(super) fn unwalked(&self) -> MutexGuard<'_, Unwalked> {
         locked(&self.unwalked)
-    }
-
-    pub(super) fn unlocked(&self) -> MutexGuard<'_, BTreeSet<Vec<u8>>> {
-        locked(&self.unlocked)
     }
 
     /// Takes the scan if it is due. Returns `false` to all other workers.

@@ -104,9 +104,7 @@ pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>)
     }
     let name = of_row(&cell.table, &cell.row);
     let taken = match at {
-        Some(_) if !context.shared.services().store.commits_rows() => {
-            lock_later(context, name).await?
-        }
+        Some(_) if !context.shared.services().store.commits_rows() => lock_later(context, name),
         _ => lock(context, name).await?,
     };
     let Some(lock) = taken else { return Ok(Visit::Met) };
@@ -292,8 +290,10 @@ async fn run(
             error if is_of_the_services(&error) => return Err(error),
             error => return Ok(Ran::Failed(note_failure(context, cell, name, &error))),
         }
-        if !lock.take().await? {
-            return Ok(Ran::Busy);
+        match lock.take().await {
+            Ok(true) => {}
+            Ok(false) => return Ok(Ran::Busy),
+            Err(error) => context.report(&error),
         }
         context.runtime().sleep(backoff.step(&**context.runtime())).await;
     }

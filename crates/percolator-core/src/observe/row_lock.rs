@@ -12,7 +12,9 @@
 //!
 //! With a store behind a network, a lock costs two requests. The process that has made a change has
 //! the hint, and mostly is the only one that knows of the change. So for the first visit after a
-//! hint, the worker asks for the lock only if the run takes long, or if its commit conflicts.
+//! hint, the worker asks for the lock only if the run takes long, or if its commit conflicts. Until
+//! then, no other worker of this client visits the row. An observer that blocks its thread keeps
+//! its worker from asking, and a worker of another process may start the same run.
 //!
 //! ADR-11 says what this design costs, and what would change it.
 
@@ -31,20 +33,27 @@ use crate::records::column::Table;
 
 /// How many renewals there are within one lifetime of the lock.
 const RENEWALS: u32 = 3;
-/// How long a run after a hint goes on without a lock in the store.
+/// How long a run goes on without a lock in the store before its worker asks for one.
 const UNLOCKED_MAX: Duration = Duration::from_millis(50);
 
-/// An advisory lock that a worker holds. Dropping it releases the lock, also when the worker
-/// is abandoned in the middle of a run.
+/// An advisory lock that a worker holds, or will ask for. Dropping it releases the lock, also when
+/// the worker is abandoned in the middle of a run.
 pub(super) struct RowLock<'a> {
     context: &'a Context,
     name: Vec<u8>,
     holder: Holder,
     since: Duration,
-    /// Whether the lock service has given the lock.
-    taken: Mutex<bool>,
-    /// Whether the name is among those that this process visits without a lock.
-    is_here: bool,
+    state: Mutex<State>,
+}
+
+/// What a worker has of a row lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The lock service was not asked, or has refused. The name is among those that this client
+    /// visits without a lock.
+    Unlocked,
+    /// The lock service has given the lock. It may have run out since.
+    Taken,
 }
 
 /// The name of the lock on a row.
@@ -58,60 +67,66 @@ pub(super) fn of_row(table: &Table, row: &RowKey) -> Vec<u8> {
 
 /// Takes the advisory lock with a name. `None` while another worker has it.
 pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowLock<'_>>> {
-    let lock = RowLock::new(context, name, false);
-    Ok(lock.take().await?.then_some(lock))
+    if context.shared.unlocked().contains(&name) {
+        return Ok(None);
+    }
+    let (holder, since) = (context.shared.next_holder(), context.runtime().now());
+    let lifetime = context.options.row_lock_lifetime;
+    let taken = context.shared.locks().try_lock(&name, holder, lifetime).await?;
+    let state = || Mutex::new(State::Taken);
+    Ok(taken.then(|| RowLock { context, name, holder, since, state: state() }))
 }
 
-/// Begins a visit without a lock in the store. If another worker of this process does that at the
-/// same row already, takes the lock.
-pub(super) async fn lock_later(context: &Context, name: Vec<u8>) -> Result<Option<RowLock<'_>>> {
-    if context.unlocked().insert(name.clone()) {
-        return Ok(Some(RowLock::new(context, name, true)));
+/// Begins a visit without a lock in the store. `None` while another worker of this client does so
+/// at the same row.
+pub(super) fn lock_later(context: &Context, name: Vec<u8>) -> Option<RowLock<'_>> {
+    if !context.shared.unlocked().insert(name.clone()) {
+        return None;
     }
-    lock(context, name).await
+    let (holder, since) = (context.shared.next_holder(), context.runtime().now());
+    Some(RowLock { context, name, holder, since, state: Mutex::new(State::Unlocked) })
 }
 
-impl<'a> RowLock<'a> {
-    fn new(context: &'a Context, name: Vec<u8>, is_here: bool) -> Self {
-        let (holder, since) = (context.shared.next_holder(), context.runtime().now());
-        RowLock { context, name, holder, since, taken: Mutex::new(false), is_here }
-    }
-
-    /// Takes the lock, unless this worker has it. Returns `false` while another worker has it.
+impl RowLock<'_> {
+    /// Asks for the lock, unless the lock service has given it to this worker before. Returns
+    /// `false` while another worker has it.
     pub(super) async fn take(&self) -> Result<bool> {
-        let mut taken = self.taken.lock().await;
-        if !*taken {
+        let mut state = self.state.lock().await;
+        if *state == State::Unlocked {
             let (shared, lifetime) = (&self.context.shared, self.context.options.row_lock_lifetime);
-            *taken = shared.locks().try_lock(&self.name, self.holder, lifetime).await?;
+            if shared.locks().try_lock(&self.name, self.holder, lifetime).await? {
+                *state = State::Taken;
+                shared.unlocked().remove(&self.name);
+            }
         }
-        Ok(*taken)
+        Ok(*state == State::Taken)
     }
 
-    /// Runs the work that the lock protects, and renews the lock meanwhile. If the work takes long
-    /// without a lock, takes the lock first.
+    /// Runs the work that the lock protects, and renews the lock meanwhile. If the worker has no
+    /// lock, it asks for one once the work takes long.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        if !*self.taken.lock().await && !off(mutants::LONG_RUN_UNLOCKED) {
-            let pause = self.context.runtime().sleep(UNLOCKED_MAX);
-            if let Either::Left((value, _)) = select(work.as_mut(), pause).await {
+        let (options, mut pause) = (&self.context.options, UNLOCKED_MAX);
+        while *self.state.lock().await == State::Unlocked && self.age() <= options.run_max {
+            let sleep = self.context.runtime().sleep(pause);
+            if let Either::Left((value, _)) = select(work.as_mut(), sleep).await {
                 return value;
             }
+            pause = options.row_lock_lifetime / RENEWALS;
+            if off(mutants::LONG_RUN_UNLOCKED) {
+                continue;
+            }
             // A request for the lock is not given up: the store may have written the claim.
-            let taken = match select(work.as_mut(), pin!(self.take())).await {
-                Either::Left((value, taking)) => {
-                    let _ = taking.await;
+            let asked = match select(work.as_mut(), pin!(self.take())).await {
+                Either::Left((value, asking)) => {
+                    let _ = asking.await;
                     return value;
                 }
-                Either::Right((taken, _)) => taken,
+                Either::Right((asked, _)) => asked,
             };
-            match taken {
-                Ok(true) => {}
-                // Another worker runs the same observers, and of both runs one will commit.
-                Ok(false) => return work.await,
-                Err(error) => {
-                    self.context.report(&error);
-                    return work.await;
-                }
+            // While another worker has the lock, two runs may go on, of which one commits.
+            if let Err(error) = asked {
+                self.context.report(&error);
             }
         }
         match select(work, pin!(self.renew())).await {
@@ -148,11 +163,10 @@ impl<'a> RowLock<'a> {
 
 impl Drop for RowLock<'_> {
     fn drop(&mut self) {
-        if self.is_here {
-            self.context.unlocked().remove(&self.name);
-        }
-        if *self.taken.get_mut() {
-            self.context.shared.locks().unlock(&self.name, self.holder);
+        let shared = &self.context.shared;
+        match self.state.get_mut() {
+            State::Unlocked => drop(shared.unlocked().remove(&self.name)),
+            State::Taken => shared.locks().unlock(&self.name, self.holder),
         }
     }
 }
