@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use percolator_core::{Column, Observer, Registration, Runtime, WorkerOptions};
+use percolator_core::{Column, Holder, Observer, Registration, Runtime, WorkerOptions};
 
 use crate::notifications::COUNT;
 use crate::world::{BAL, World, get_column, observer, run_both, set};
@@ -90,6 +90,34 @@ fn h73_a_long_run_after_a_hint_takes_the_lock_although_it_began_without() {
         let workers = observe(&one).await;
         set(&one, &table, &[("a", "1")]).await;
         world.sleep_ms(200).await;
+        let others = observe(&other).await;
+        assert_eq!(counted(&one, "a").await, "1");
+        assert_eq!(began.times().len(), 1, "{began:?}");
+        workers.stop().await;
+        others.stop().await;
+    });
+}
+
+/// Another process has the row's lock when the run asks for it first.
+#[test]
+fn h73_a_long_run_that_was_refused_its_lock_asks_again() {
+    run_both(async |world| {
+        let (one, other) = (world.client().await, world.client().await);
+        let table = one.table("t").await.unwrap();
+        let began = Began::default();
+        let observe = async |client: &percolator_core::Client| {
+            let slow = Registration::strong("o", "t", &BAL, slow(&world, 5 * SECOND, &began));
+            client.observe(vec![slow], short_locks(2, 60 * SECOND)).await.unwrap()
+        };
+        let holder = Holder { owner: other.incarnation(), work: u64::MAX };
+        let locks = other.services().locks.clone();
+        assert!(locks.try_lock(b"t\0a", holder, 10 * SECOND).await.unwrap());
+        let workers = observe(&one).await;
+        set(&one, &table, &[("a", "1")]).await;
+        world.sleep_ms(200).await;
+        assert_eq!(began.times().len(), 1);
+        locks.unlock(b"t\0a", holder);
+        world.sleep_ms(1_000).await;
         let others = observe(&other).await;
         assert_eq!(counted(&one, "a").await, "1");
         assert_eq!(began.times().len(), 1, "{began:?}");
