@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bigtable::{
@@ -20,7 +20,7 @@ use futures::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::encode::{self, GUARD_FAMILY, GUARD_QUALIFIER};
+use crate::encode::{self, GUARD_FAMILY};
 use crate::failure::Failure;
 use crate::guard::encode_time;
 use crate::proto::{
@@ -28,9 +28,10 @@ use crate::proto::{
     RegionSpecifier,
 };
 use crate::regions::Region;
+use crate::upkeep::Upkeep;
 
 /// Most requests of one caller in flight.
-const AT_ONCE: usize = 64;
+pub(crate) const AT_ONCE: usize = 64;
 /// HBase counts versions in a signed number.
 const VERSIONS_MAX: u32 = i32::MAX as u32;
 
@@ -42,6 +43,7 @@ pub(crate) struct HbaseTable {
     id: Bytes,
     schema: TableSchema,
     client: Arc<Client>,
+    pub(crate) upkeep: Mutex<Upkeep>,
 }
 
 /// The columns of one family that a `Get` or a scan requests.
@@ -124,7 +126,7 @@ impl Wanted {
 
 impl HbaseTable {
     pub(crate) fn new(name: &str, id: Bytes, schema: TableSchema, client: Arc<Client>) -> Self {
-        HbaseTable { name: name.to_owned(), id, schema, client }
+        HbaseTable { name: name.to_owned(), id, schema, client, upkeep: Mutex::default() }
     }
 
     pub(crate) fn id(&self) -> &Bytes {
@@ -206,10 +208,7 @@ impl HbaseTable {
         until: Instant,
     ) -> Result<(Vec<Cell>, Bytes), Failure> {
         let mut get = wanted.get(row);
-        get.column.push(Column {
-            family: Bytes::from_static(GUARD_FAMILY),
-            qualifier: vec![Bytes::from_static(GUARD_QUALIFIER)],
-        });
+        get.column.push(encode::guard_column());
         let (mut found, mut guard) = (Vec::new(), Bytes::new());
         for cell in self.get(row, vec![get], until).await? {
             if cell.family == GUARD_FAMILY {
@@ -253,7 +252,7 @@ impl HbaseTable {
     }
 
     /// Splits the range into the part within the region and the part after it.
-    fn split(range: &RowRange, region: &Region) -> (RowRange, Option<RowRange>) {
+    pub(crate) fn split(range: &RowRange, region: &Region) -> (RowRange, Option<RowRange>) {
         if region.end.is_empty() {
             return (range.clone(), None);
         }

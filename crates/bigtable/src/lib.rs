@@ -36,6 +36,7 @@
 
 mod commit_rows;
 mod error;
+mod finding;
 mod glance;
 mod limits;
 mod mutation;
@@ -57,6 +58,7 @@ pub mod sync;
 pub use bytes::Bytes;
 pub use commit_rows::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, RowsOutcome};
 pub use error::{Error, Result};
+pub use finding::{Finding, Verdict};
 pub use glance::{Glance, Glanced};
 pub use limits::{Limits, RequestSize};
 pub use memory::MemoryStore;
