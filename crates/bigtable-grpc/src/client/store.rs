@@ -177,12 +177,12 @@ impl GrpcStore {
         }
     }
 
-    fn table_name(&self, id: &str) -> String {
+    pub(super) fn table_name(&self, id: &str) -> String {
         format!("{}/tables/{id}", self.instance)
     }
 
     /// The families of the table, if it exists.
-    async fn look(
+    pub(super) async fn look(
         &self,
         name: &str,
         routing: &MetadataValue<Ascii>,
@@ -280,7 +280,7 @@ fn is_aggregate(family: &ColumnFamily) -> bool {
 /// A garbage collection rule would delete data that Percolator still needs. A rule by age is
 /// the worst: to it, logical timestamps are dates in January 1970. A rule of any other family of
 /// the table is refused too, as the server of this crate refuses it.
-fn check_families(
+pub(super) fn check_families(
     table: &str,
     families: &[String],
     there: &BTreeMap<String, ColumnFamily>,
