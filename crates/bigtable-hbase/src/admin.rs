@@ -156,6 +156,29 @@ impl HbaseStore {
         refused.map_or(Ok(None), |failure| Err(failure.of_read()))
     }
 
+    /// Moves the regions of the store's tables so that each region server has as many. Returns the
+    /// number of regions.
+    ///
+    /// # Errors
+    /// As [`reshape`](HbaseStore::reshape).
+    #[doc(hidden)]
+    pub async fn spread(&self) -> bigtable::Result<usize> {
+        let mut regions = Vec::new();
+        for name in self.table_names().await? {
+            let id: Bytes = self.id(&name).into();
+            regions.extend(self.client().regions(&id).await.map_err(Failure::of_read)?);
+        }
+        let (_, status) = self.status(&STATUS_OPTIONS).await.map_err(Failure::of_read)?;
+        let servers = status.live_servers.into_iter().map(|live| live.server);
+        for (region, server) in regions.iter().zip(servers.collect::<Vec<_>>().iter().cycle()) {
+            let dest_server_name = Some(server.clone());
+            let request = MoveRegionRequest { region: encoded(region), dest_server_name };
+            let moved = self.client().master::<Nothing>("MoveRegion", &request).await;
+            moved.map_err(Failure::of_read)?;
+        }
+        Ok(regions.len())
+    }
+
     async fn reshape_table(
         &self,
         name: &str,
