@@ -1,7 +1,8 @@
 //! Gives back the space of what changes leave behind, some of it in each round.
 //!
-//! * **Dead cells of in-memory families.** Most cells there are soon deleted. HBase keeps a deleted
-//!   cell until all files of its family are compacted, and every read must skip it until then.
+//! * **Dead cells of in-memory families, and of the guards' family.** Most cells there are soon
+//!   deleted or replaced. HBase keeps a dead cell until all files of its family are compacted, and
+//!   every read must skip it until then.
 //! * **Guards of empty rows.** A row keeps its guard when its last cell is deleted. Rows that stand
 //!   for a lock or for a process are never used again, so their guards would pile up.
 //!
@@ -10,14 +11,15 @@
 //!
 //! # Why a guard may go
 //!
-//! A round finds rows that have a guard and nothing else. The next round deletes each of these
+//! A round finds rows that have a guard and nothing else. A later round deletes each of these
 //! guards, if it is still the same. Every mutation replaces the guard, so such a row was empty all
-//! the time.
+//! the time. At least the longest life of a request passes between the end of the search and the
+//! deletion.
 //!
 //! Without a guard, two states of a row look alike: before it was ever changed, and after its guard
 //! was dropped. A request relies on that difference when it is sent again after a lost answer. It
 //! expects a row without a guard, so its first copy was not applied. If that copy was applied, a
-//! guard of its own was there. That guard can only be dropped in the round after the next, when the
+//! guard of its own was there. A round must find that guard before another drops it, and by then the
 //! request's life is over.
 //!
 //! The guard's family has `NEW_VERSION_BEHAVIOR`. Without it, the deletion would hide all later
@@ -28,7 +30,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use bigtable::sync::locked;
-use bigtable::{PageLimit, Result, RowKey, RowRange};
+use bigtable::{PageLimit, Result, RowKey, RowRange, Table};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use tokio::time::Instant;
@@ -43,6 +45,7 @@ use crate::regions::Region;
 use crate::scan::Rows;
 use crate::store::HbaseStore;
 use crate::table::{AT_ONCE, HbaseTable};
+use crate::upkeep::Empty;
 
 /// Most rows of a table that one round looks at.
 const ROWS_MAX: usize = 50_000;
@@ -60,33 +63,43 @@ impl HbaseStore {
                 upkeep.last = if is_due { Some(Instant::now()) } else { upkeep.last };
                 is_due
             };
-            if is_due && let Err(error) = self.round(&table).await {
-                failed = Err(error);
+            if is_due {
+                let round = self.round(&table, pause).await;
+                locked(&table.upkeep).last = Some(Instant::now());
+                failed = failed.and(round);
             }
         }
         failed
     }
 
-    async fn round(&self, table: &HbaseTable) -> Result<()> {
-        table.drop_guards().await?;
-        table.find_empty_rows().await.map_err(Failure::of_read)?;
-        let families = table.in_memory_families();
-        let families: Vec<&str> = families.iter().map(String::as_str).collect();
-        if families.is_empty() {
-            return Ok(());
+    async fn round(&self, table: &HbaseTable, pause: Duration) -> Result<()> {
+        table.drop_guards(pause).await;
+        // Rows that were found too short a time ago wait for a later round.
+        if locked(&table.upkeep).empty.is_none() {
+            table.find_empty_rows().await.map_err(Failure::of_read)?;
         }
+        let families = table.families_of_dead_cells();
+        let families: Vec<&str> = families.iter().map(String::as_str).collect();
         self.compact_table(table, Some(&families), true).await
     }
 }
 
 impl HbaseTable {
-    /// Deletes the guards that the last round found, unless they have changed.
-    async fn drop_guards(&self) -> Result<()> {
-        let empty = std::mem::take(&mut locked(&self.upkeep).empty);
-        let drops = empty.into_iter().map(|(row, guard)| self.drop_guard(row, guard));
+    /// Deletes the guards that were found at least `pause` ago, unless they have changed. A guard
+    /// whose deletion fails is found again.
+    async fn drop_guards(&self, pause: Duration) {
+        let ripe = |empty: &mut Empty| empty.found_at.elapsed() >= pause;
+        let Some(empty) = locked(&self.upkeep).empty.take_if(ripe) else { return };
+        let drops = empty.rows.into_iter().map(|(row, guard)| self.drop_guard(row, guard));
         let drops: Vec<_> = drops.collect();
         let results: Vec<Result<()>> = stream::iter(drops).buffered(AT_ONCE).collect().await;
-        results.into_iter().collect()
+        let failed: Vec<bigtable::Error> = results.into_iter().filter_map(Result::err).collect();
+        if let Some(error) = failed.first() {
+            tracing::warn!(
+                table = self.name(), failed = failed.len(), %error,
+                "guards of empty rows could not be dropped: a later round tries again"
+            );
+        }
     }
 
     async fn drop_guard(&self, row: Bytes, guard: Bytes) -> Result<()> {
@@ -145,8 +158,9 @@ impl HbaseTable {
                 break;
             }
         }
+        let empty = Empty { rows: empty, found_at: Instant::now() };
         let mut upkeep = locked(&self.upkeep);
-        (upkeep.next, upkeep.empty) = (next, empty);
+        (upkeep.next, upkeep.empty) = (next, Some(empty));
         Ok(())
     }
 

@@ -293,8 +293,8 @@ impl Store for HbaseStore {
         Err(Error::invalid("HBase cannot compare the floor within a row operation"))
     }
 
-    /// Compacts the files of in-memory families, and drops guards of empty rows, at most once in
-    /// five minutes for each table.
+    /// Compacts the files of in-memory families and of guards, and drops guards of empty rows, at
+    /// most once in five minutes for each table.
     async fn reclaim(&self) -> Result<()> {
         self.upkeep(crate::upkeep::pause(self.request_life_max)).await
     }

@@ -141,12 +141,14 @@ impl HbaseTable {
         &self.client
     }
 
-    /// The in-memory families, most of whose cells are soon deleted.
-    pub(crate) fn in_memory_families(&self) -> Vec<String> {
+    /// The families most of whose cells are soon dead: those in memory, and the guards'. Each
+    /// mutation leaves a dead guard.
+    pub(crate) fn families_of_dead_cells(&self) -> Vec<String> {
         let groups = self.schema.groups.iter();
         let groups = groups.filter(|group| matches!(group.layout, Layout::InMemory(_)));
         let families = groups.flat_map(|group| &group.families);
-        families.map(|of| of.family.as_str().to_owned()).collect()
+        let families = families.map(|of| of.family.as_str().to_owned());
+        families.chain([String::from_utf8_lossy(GUARD_FAMILY).into_owned()]).collect()
     }
 
     fn is_in_memory(&self, family: &Family) -> bool {

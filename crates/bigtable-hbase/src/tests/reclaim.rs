@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{
     ConditionalMutation, Family, Layout, LocalityGroup, Mutation, OnFull, Probe, RowMutation,
     Store, Table, TableSchema, TimeRange, Timestamp,
 };
 
-use super::fake::Fake;
+use super::fake::{Fake, Fault};
 use crate::HbaseStore;
 
 const DATA: Family = Family::from_static("data");
 const LOCK: Family = Family::from_static("lock");
-/// The number of regions of each table in the fake cluster.
-const REGIONS: u32 = 2;
 
 async fn table(store: &HbaseStore) -> Arc<dyn Table> {
     let groups = vec![
@@ -79,11 +78,47 @@ async fn a_table_is_compacted_once_in_a_pause() {
     let table = table(&store).await;
     change(&*table, "a", Mutation::set(LOCK, "q", Timestamp::ZERO, "v")).await;
     store.reclaim().await.expect("a round");
-    assert_eq!(fake.compactions(), REGIONS, "each region of the in-memory family");
+    // The in-memory family and the guards', in each of the two regions.
+    let all = ["lock", "_guard", "lock", "_guard"];
+    assert_eq!(fake.compactions(), all);
     store.reclaim().await.expect("no round");
-    assert_eq!(fake.compactions(), REGIONS, "the pause is not over");
+    assert!(fake.compactions().is_empty(), "the pause is not over");
     store.upkeep(Duration::ZERO).await.expect("a round");
-    assert_eq!(fake.compactions(), 2 * REGIONS);
+    assert_eq!(fake.compactions(), all);
+}
+
+#[tokio::test]
+async fn a_guard_is_kept_until_a_pause_after_its_row_was_found_empty() {
+    let fake = Fake::start().await;
+    let store = fake.store("").await;
+    let table = &*table(&store).await;
+    empty(table, "a").await;
+    let pause = Duration::from_secs(3_600);
+    store.upkeep(pause).await.expect("a round that finds the row");
+    // A round that is due although the search ended a moment ago, as after a long search.
+    for table in store.opened() {
+        locked(&table.upkeep).last = None;
+    }
+    store.upkeep(pause).await.expect("a round");
+    assert_eq!(fake.guarded(), ["a"], "a request from before the search may be alive");
+    store.upkeep(Duration::ZERO).await.expect("a round");
+    assert!(fake.guarded().is_empty(), "the row was kept in mind");
+}
+
+#[tokio::test]
+async fn a_round_goes_on_after_a_drop_that_fails() {
+    let fake = Fake::start().await;
+    let store = fake.store("").await;
+    let table = &*table(&store).await;
+    empty(table, "a").await;
+    store.upkeep(Duration::ZERO).await.expect("a round");
+    fake.compactions();
+    fake.next(&[Fault::Refused("org.apache.hadoop.hbase.security.AccessDeniedException")]);
+    store.upkeep(Duration::ZERO).await.expect("a round without the drop");
+    assert_eq!(fake.guarded(), ["a"], "the drop failed");
+    assert!(!fake.compactions().is_empty(), "the round compacts all the same");
+    store.upkeep(Duration::ZERO).await.expect("a round");
+    assert!(fake.guarded().is_empty(), "the row was found again");
 }
 
 /// A guard may go when no request is alive that began before it was found.

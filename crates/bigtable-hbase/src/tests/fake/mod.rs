@@ -16,11 +16,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::proto::{
     ActiveMasterResponse, Cell, CellsOfRow, ClusterStatus, ClusterStatusResponse,
-    CreateTableRequest, ExceptionResponse, GetTableDescriptorsRequest, GetTableDescriptorsResponse,
-    GetTableNamesRequest, GetTableNamesResponse, MetaLocationsResponse, MultiRequest,
-    MultiResponse, Nothing, ProcedureResponse, RegionAction, RegionInfo, RegionInfoResponse,
-    RegionLocation, RequestHeader, ResponseHeader, ScanRequest, ScanResponse, ServerName,
-    TableName, TableSchema, Version,
+    CompactRegionRequest, CreateTableRequest, ExceptionResponse, GetTableDescriptorsRequest,
+    GetTableDescriptorsResponse, GetTableNamesRequest, GetTableNamesResponse,
+    MetaLocationsResponse, MultiRequest, MultiResponse, Nothing, ProcedureResponse, RegionAction,
+    RegionInfo, RegionInfoResponse, RegionLocation, RequestHeader, ResponseHeader, ScanRequest,
+    ScanResponse, ServerName, TableName, TableSchema, Version,
 };
 use crate::{HbaseOptions, HbaseStore};
 use rows::Rows;
@@ -61,7 +61,8 @@ struct State {
     held: Mutex<Vec<RegionAction>>,
     /// Copies of requests which change rows.
     changes: Mutex<u32>,
-    compactions: Mutex<u32>,
+    /// The families of the compactions that were asked for.
+    compactions: Mutex<Vec<String>>,
 }
 
 /// The reply to one call.
@@ -131,9 +132,9 @@ impl Fake {
         *locked(&self.state.changes)
     }
 
-    /// How many compactions of a family in a region were asked for.
-    pub(super) fn compactions(&self) -> u32 {
-        *locked(&self.state.compactions)
+    /// The families of which a compaction in a region was asked for, since the last call.
+    pub(super) fn compactions(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.state.compactions))
     }
 
     /// The rows that have a guard.
@@ -227,7 +228,8 @@ impl State {
                 }],
             }),
             "CompactRegion" => {
-                *locked(&self.compactions) += 1;
+                let family = decode::<CompactRegionRequest>(body).family.expect("a family");
+                locked(&self.compactions).push(String::from_utf8_lossy(&family).into_owned());
                 message(&Nothing {})
             }
             "GetNamespaceDescriptor" | "FlushRegion" => message(&Nothing {}),
