@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::encode;
 use crate::failure::Failure;
-use crate::info;
+use crate::info::{self, HbaseProcess};
 use crate::proto::{
     self, ClusterStatusRequest, ClusterStatusResponse, MergeRegionsRequest, MoveRegionRequest,
     Nothing, RegionInfo, RegionSpecifier, Scan, ScanRequest, ScanResponse, SplitRegionRequest,
@@ -111,12 +111,12 @@ impl HbaseStore {
         })
     }
 
-    /// Asks a server's web server for the number of its process.
+    /// Asks a server's web server for its process.
     ///
     /// # Errors
     /// `Unavailable` if the server has no web server, or if it does not answer.
-    pub async fn process_id(&self, server: &HbaseServer) -> bigtable::Result<u32> {
-        let found = info::process_id(info_address(server)?, self.client().patience()).await;
+    pub async fn process(&self, server: &HbaseServer) -> bigtable::Result<HbaseProcess> {
+        let found = info::process(info_address(server)?, self.client().patience()).await;
         found.map_err(|why| bigtable::Error::Unavailable { why })
     }
 

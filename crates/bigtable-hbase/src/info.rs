@@ -12,10 +12,19 @@ use tokio::net::TcpStream;
 /// Largest page that is read. All settings of a server are about 300 KiB.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
-/// Reads the number of the server's process.
-pub(crate) async fn process_id(address: &str, timeout: Duration) -> Result<u32, String> {
+/// A process as its JVM names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HbaseProcess {
+    /// Its number.
+    pub id: u32,
+    /// The name of its machine, as the machine itself knows it.
+    pub host: String,
+}
+
+/// Reads the number of the server's process, and its machine.
+pub(crate) async fn process(address: &str, timeout: Duration) -> Result<HbaseProcess, String> {
     let page = page(address, "/jmx?qry=java.lang:type=Runtime", timeout).await?;
-    id_in(&page).ok_or_else(|| format!("http://{address}/jmx has no process id"))
+    process_in(&page).ok_or_else(|| format!("http://{address}/jmx has no process id"))
 }
 
 /// Reads all settings of the server, defaults included.
@@ -53,14 +62,15 @@ async fn page(address: &str, path: &str, timeout: Duration) -> Result<String, St
     }
 }
 
-/// The process id in the description of a JVM: `"Name" : "4711@host"`.
-fn id_in(page: &str) -> Option<u32> {
+/// The process in the description of a JVM: `"Name" : "4711@host"`.
+fn process_in(page: &str) -> Option<HbaseProcess> {
     let names = page.split("\"Name\"").skip(1);
-    let mut ids = names.filter_map(|rest| {
+    let mut found = names.filter_map(|rest| {
         let value = rest.split('"').nth(1)?;
-        value.split_once('@')?.0.parse().ok()
+        let (id, host) = value.split_once('@')?;
+        Some(HbaseProcess { id: id.parse().ok()?, host: host.to_owned() })
     });
-    ids.next()
+    found.next()
 }
 
 /// The settings in an XML document of properties.
@@ -85,8 +95,9 @@ mod tests {
     fn pages_are_read_or_nothing_is_found() {
         let page =
             r#"{ "beans" : [ { "name" : "java.lang:type=Runtime", "Name" : "4711@host" } ] }"#;
-        assert_eq!(id_in(page), Some(4711));
-        assert_eq!(id_in(r#"{ "Name" : "none" }"#), None);
+        let process = HbaseProcess { id: 4711, host: "host".to_owned() };
+        assert_eq!(process_in(page), Some(process));
+        assert_eq!(process_in(r#"{ "Name" : "none" }"#), None);
         let page = "<configuration><property><name>a</name><value>1</value></property>\n\
                     <property><name>b</name><value/></property></configuration>";
         assert_eq!(settings_in(page), BTreeMap::from([("a".to_owned(), "1".to_owned())]));

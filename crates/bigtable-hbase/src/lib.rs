@@ -51,4 +51,5 @@ pub use bigtable::{Error, Result};
 
 pub use address::HbaseAddress;
 pub use admin::{HbaseCluster, HbaseServer, Reshape};
+pub use info::HbaseProcess;
 pub use store::{HbaseOptions, HbaseStore};

@@ -17,7 +17,7 @@ pub(crate) fn servers_json(servers: &Servers) -> Value {
     let one = |of: &ServerProcess| {
         json!({
             "address": of.server.address,
-            "process": of.id,
+            "process": of.process.id,
             "regions": of.server.regions,
             "has_meta": of.server.has_meta,
         })
