@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bigtable::{Finding, Result, Store, Verdict};
+use bigtable::{Finding, REQUEST_LIFE_MAX, Result, Store, Verdict};
 
 use crate::address::HbaseAddress;
 use crate::admin::HbaseServer;
@@ -21,7 +21,7 @@ struct Bound {
     /// HBase's default, in milliseconds.
     default_ms: u64,
     option: &'static str,
-    of: fn(&HbaseAddress) -> Duration,
+    of: fn(&mut HbaseAddress) -> &mut Duration,
 }
 
 const BOUNDS: [Bound; 3] = [
@@ -29,19 +29,19 @@ const BOUNDS: [Bound; 3] = [
         name: "zookeeper.session.timeout",
         default_ms: 90_000,
         option: "session",
-        of: |address| address.session,
+        of: |address| &mut address.session,
     },
     Bound {
         name: "hbase.busy.wait.duration",
         default_ms: 60_000,
         option: "busy",
-        of: |address| address.busy,
+        of: |address| &mut address.busy,
     },
     Bound {
         name: "hbase.regionserver.wal.sync.timeout",
         default_ms: 300_000,
         option: "wal_sync",
-        of: |address| address.wal_sync,
+        of: |address| &mut address.wal_sync,
     },
 ];
 
@@ -64,10 +64,7 @@ impl HbaseStore {
             let help = "start another one: the end of a server stops all work until it is back";
             Finding { verdict: Verdict::Advice, help: Some(help.to_owned()), ..servers }
         });
-        findings.push(Finding::sound(
-            "life of a request",
-            format!("{} s at most, by the address", address.request_life_max().as_secs()),
-        ));
+        findings.push(of_life(address));
         for server in &cluster.servers {
             match self.server_settings(server).await {
                 Ok(settings) => findings.extend(of_server(server, &settings, address)),
@@ -80,6 +77,21 @@ impl HbaseStore {
         }
         Ok(findings)
     }
+}
+
+/// Judges the longest life of a request.
+fn of_life(address: &HbaseAddress) -> Finding {
+    let (about, life) = ("life of a request", address.request_life_max());
+    let found = format!("{} s at most, by the address", life.as_secs());
+    if life <= REQUEST_LIFE_MAX {
+        return Finding::sound(about, found);
+    }
+    let help = format!(
+        "no client opens such a store: twice the deadline, the session, twice busy and wal_sync \
+         may be {} s together; lower them in the address, and the servers' settings with them",
+        REQUEST_LIFE_MAX.as_secs()
+    );
+    Finding::wrong(about, found, help)
 }
 
 fn unread(server: &HbaseServer, error: &bigtable::Error) -> Finding {
@@ -102,8 +114,10 @@ fn of_server(
     let about = |name: &str| format!("{name} of {}", server.address);
     let value = |name: &str| settings.get(name).map(String::as_str);
     let mut findings = Vec::new();
+    // The address with all options that are advised so far.
+    let mut advised = address.clone();
     for Bound { name, default_ms, option, of } in &BOUNDS {
-        let told_ms = of(address).as_millis() as u64;
+        let told_ms = of(&mut advised).as_millis() as u64;
         let Some(set_ms) = value(name).map_or(Some(*default_ms), |set| set.parse().ok()) else {
             let found = format!("{:?} is no number of milliseconds", value(name).unwrap_or(""));
             findings.push(Finding::wrong(about(name), found, "give it in milliseconds"));
@@ -114,10 +128,17 @@ fn of_server(
             Finding::sound(about(name), found)
         } else {
             let seconds = set_ms.div_ceil(1_000);
-            let help = format!(
+            let mut longer = advised.clone();
+            *of(&mut longer) = Duration::from_secs(seconds);
+            let mut help = format!(
                 "garbage collection may overtake a request: set it to {told_ms} in \
-                 hbase-site.xml and restart the server, or give {option}={seconds}s in the address"
+                 hbase-site.xml and restart the server"
             );
+            // With a longer life, no client would open the store.
+            if longer.request_life_max() <= REQUEST_LIFE_MAX {
+                help += &format!(", or give {option}={seconds}s in the address");
+                advised = longer;
+            }
             Finding::wrong(about(name), found, help)
         });
     }
@@ -211,8 +232,8 @@ mod tests {
         for bound in BOUNDS {
             let (verdict, help) = &defaults[bound.name];
             assert_eq!(*verdict, Verdict::Wrong, "{}", bound.name);
-            let option = format!("{}={}s", bound.option, bound.default_ms / 1000);
-            assert!(help.contains(&option), "{help}");
+            assert!(help.contains(" in hbase-site.xml"), "{help}");
+            assert!(!help.contains("in the address"), "the life would be too long: {help}");
         }
         assert_eq!(defaults["hbase.rootdir"].0, Verdict::Wrong);
         assert_eq!(defaults["hbase.wal.hsync"].0, Verdict::Advice);
@@ -227,5 +248,30 @@ mod tests {
         let unsafe_streams = judged(&[("hbase.unsafe.stream.capability.enforce", "false")]);
         let verdict = unsafe_streams["hbase.unsafe.stream.capability.enforce"].0;
         assert_eq!(verdict, Verdict::Wrong);
+    }
+
+    #[test]
+    fn an_option_is_advised_only_if_the_life_of_a_request_stays_short_enough() {
+        let longer = judged(&[
+            ("zookeeper.session.timeout", "60000"),
+            ("hbase.busy.wait.duration", "15000"),
+            ("hbase.regionserver.wal.sync.timeout", "45000"),
+        ]);
+        for (name, advice) in [
+            ("zookeeper.session.timeout", Some("session=60s")),
+            ("hbase.busy.wait.duration", Some("busy=15s")),
+            // With the others, it would be 155 s.
+            ("hbase.regionserver.wal.sync.timeout", None),
+        ] {
+            let (verdict, help) = &longer[name];
+            assert_eq!(*verdict, Verdict::Wrong, "{name}");
+            assert_eq!(help.contains("in the address"), advice.is_some(), "{help}");
+            assert!(help.contains(advice.unwrap_or_default()), "{help}");
+        }
+        let of = |text: &str| of_life(&text.parse().expect("an address"));
+        assert_eq!(of("hbase://h:1/n?session=60s&busy=15s").verdict, Verdict::Sound);
+        let too_long = of("hbase://h:1/n?session=90s&busy=60s&wal_sync=300s");
+        assert_eq!(too_long.verdict, Verdict::Wrong);
+        assert!(too_long.help.is_some_and(|help| help.contains("150 s together")));
     }
 }
