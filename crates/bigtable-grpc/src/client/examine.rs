@@ -1,14 +1,14 @@
 //! Examines a server and the tables of its instance.
 
-use bigtable::{Finding, Result, Store};
+use bigtable::{Finding, Result, Store, Verdict};
 
 use super::channel::routing;
 use super::store::{GrpcStore, check_families};
 use crate::server::rules::belongs_to_percolator;
 
 impl GrpcStore {
-    /// Examines the server and the families of all tables. That single-row transactions are
-    /// allowed was found out when the store was opened.
+    /// Examines the server and the families of all tables. The application profile was read when
+    /// the store was opened, if the server shows it.
     ///
     /// ```no_run
     /// # async fn example() -> bigtable::Result<()> {
@@ -23,10 +23,7 @@ impl GrpcStore {
     /// # Errors
     /// The errors of reads.
     pub async fn examine(&self) -> Result<Vec<Finding>> {
-        let mut findings = vec![Finding::sound(
-            "application profile",
-            "it routes to one cluster, and allows single-row transactions",
-        )];
+        let mut findings = vec![of_profile(self.profile_unread.as_deref())];
         if let Some(life) = self.request_life_max() {
             let found = format!("{life:?} at most; garbage collection waits for it");
             findings.push(Finding::sound("life of a request", found));
@@ -51,4 +48,18 @@ impl GrpcStore {
         findings.push(Finding::sound("tables", found));
         Ok(findings)
     }
+}
+
+/// Judges the application profile, which is sound if it could be read.
+fn of_profile(unread: Option<&str>) -> Finding {
+    let about = "application profile";
+    let Some(why) = unread else {
+        return Finding::sound(
+            about,
+            "it routes to one cluster, and allows single-row transactions",
+        );
+    };
+    let help = "check that it routes to one cluster and allows single-row transactions, or grant \
+                bigtable.appProfiles.get; the emulator has no profiles and needs none";
+    Finding { verdict: Verdict::Unknown, help: Some(help.to_owned()), ..Finding::sound(about, why) }
 }

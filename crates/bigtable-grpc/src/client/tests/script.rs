@@ -79,6 +79,8 @@ pub(super) struct Play {
     /// If set, mutations get no answer.
     pub(super) deaf: bool,
     pub(super) profile: Option<RoutingPolicy>,
+    /// If set, the profile is not shown.
+    pub(super) profile_hidden: Option<Status>,
     pub(super) ping: Option<Status>,
     pub(super) families: Option<Vec<(&'static str, admin::ColumnFamily)>>,
     pub(super) may_not_change: bool,
@@ -247,6 +249,9 @@ impl BigtableInstanceAdmin for Script {
         request: Request<admin::GetAppProfileRequest>,
     ) -> Result<Response<admin::AppProfile>, Status> {
         self.note("get_app_profile", &request);
+        if let Some(status) = self.play(|play| play.profile_hidden.clone()) {
+            return Err(status);
+        }
         let single =
             SingleClusterRouting { allow_transactional_writes: true, ..Default::default() };
         let policy = self.play(|play| play.profile.clone());
