@@ -40,6 +40,8 @@ work=${KEEP:-$(mktemp -d)}
 mkdir -p "$work/conf"
 pids=${HBASE_PIDS:-$work/pids}
 mkdir -p "$pids"
+# Ids of earlier runs are of no process, or of another one.
+rm -f "$pids"/{dfs,zookeeper,master,region-*}
 finish() {
     # Each process ends with the shell that started it, a little later.
     # shellcheck disable=SC2046
@@ -114,18 +116,24 @@ export work pids
 # Starts a process, which ends when this script does.
 start() { run "$1" "" "${@:2}"; }
 run() {
+    # Directories that are kept have logs of earlier runs.
+    : >"$work/$1.log"
     (cd "$work" && exec setpriv --pdeathsig KILL "$BASH" process "$1" "$2" java "${options[@]}" "${@:3}") &
 }
-# Waits until the log of a process has a line.
+# Waits until the log of a process has a line; up to 10 seconds for the process, and two minutes for the line.
 await() {
+    for _ in $(seq 50); do
+        [ ! -e "$pids/$1" ] || break
+        sleep 0.2
+    done
     for _ in $(seq 600); do
         ! grep -q "$2" "$work/$1.log" 2>/dev/null || return 0
-        sleep 0.2
         [ -e "$pids/$1" ] || break
+        sleep 0.2
     done
     echo "the end of $1's log:" >&2
     tail -n 20 "$work/$1.log" >&2
-    skip "its cluster did not start within two minutes"
+    skip "$1 ended, or did not start within two minutes"
 }
 
 start dfs "$root/scripts/hbase/MiniDfs.java" "$dfs" "$work/dfs"
