@@ -32,6 +32,8 @@ pub(crate) struct Judgement {
     pub(crate) unknown: usize,
     /// The counts of the children and of the judge's own clients.
     pub(crate) counts: Counts,
+    /// The number of past moments at which the accounts were all there and were summed.
+    pub(crate) moments: usize,
     /// The number of pages whose index entries were compared with a batch.
     pub(crate) documents: usize,
 }
@@ -59,7 +61,7 @@ pub(crate) async fn judge(place: &Place, stored: &Stored) -> anyhow::Result<Judg
         ..Judgement::default()
     };
     drain(&world, &mut found).await?;
-    sums(&world, &mut found).await?;
+    sums(&world, &ledger, &mut found).await?;
     receipts(&world, &ledger, &mut found).await?;
     newest_versions(&world, &ledger, &mut found).await?;
     observers(&world, &ledger, &mut found).await?;
@@ -133,17 +135,21 @@ async fn numbers(
     cells.into_iter().map(|(row, value)| Ok((row, number(Some(value.as_bytes()))?))).collect()
 }
 
-/// Checks that the accounts together hold the money they were given, now and at every past
-/// moment that can still be read.
-async fn sums(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
+/// Checks that the accounts together hold the money they were given, now and at past moments that
+/// can still be read. At least one of these must be left.
+async fn sums(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyhow::Result<()> {
     let latest = world.db.snapshot().await?.timestamp().as_u64();
     let floor = world.db.services().store.floor().as_u64();
-    let mut moments: BTreeSet<u64> =
-        (0..=MOMENTS).map(|n| floor + (latest - floor) * n / MOMENTS).collect();
+    // Before the first commit there is no money. A store without a floor would begin at zero.
+    let oldest = ledger.committed.values().min().map_or(latest, |first| *first.min(&latest));
+    let from = floor.max(oldest);
+    let step = |n: u64| from + ((latest - from) as u128 * n as u128 / MOMENTS as u128) as u64;
+    let mut moments: BTreeSet<u64> = (0..=MOMENTS).map(step).collect();
     moments.insert(latest);
     for moment in moments.into_iter().filter_map(Timestamp::new) {
         match sum_at(world, moment).await {
             Ok((accounts, sum)) => {
+                found.moments += usize::from(accounts == ACCOUNTS && moment.as_u64() < latest);
                 let expected = accounts as i64 * BALANCE;
                 let whole = accounts == ACCOUNTS || accounts == 0 && moment.as_u64() < latest;
                 found.check(whole && sum == expected, || {
@@ -155,6 +161,8 @@ async fn sums(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
+    let judged = found.moments;
+    found.check(judged > 0, || "bank: no past moment could be read".to_owned());
     Ok(())
 }
 

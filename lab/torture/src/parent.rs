@@ -109,7 +109,7 @@ impl Torture {
                 );
             }
         };
-        let run = (self.kills, self.seed, self.durability.name());
+        let run = (self.kills, self.seed, Some(self.durability.name()));
         report(context.out, run, &judgement, began.elapsed())?;
         match judgement.violations {
             0 => Ok(Exit::Done),
@@ -190,18 +190,17 @@ impl Torture {
 /// Prints the result of all kills, of a run with this number of kills, seed and durability.
 pub(crate) fn report(
     out: Out,
-    (kills, seed, durability): (u64, u64, &str),
+    (kills, seed, durability): (u64, u64, Option<&str>),
     found: &Judgement,
     took: Duration,
 ) -> std::io::Result<()> {
     let Judgement { checks, violations, named, begun, committed, unknown, counts, .. } = found;
     let seconds = took.as_secs_f64();
     if out.json {
-        return out.json(&json!({
+        let mut document = json!({
             "kills": kills,
             "restarts": kills,
             "seed": seed,
-            "durability": durability,
             "transactions_begun": begun,
             "commits_acknowledged": committed,
             "unknown": unknown,
@@ -210,18 +209,24 @@ pub(crate) fn report(
             "rolled_back": counts.rolled_back,
             "observer_runs": counts.observer_runs,
             "documents": found.documents,
+            "past_moments": found.moments,
             "checks": checks,
             "violations": violations,
             "named": named,
             "seconds": seconds,
-        }));
+        });
+        // A store of others has a durability of its own.
+        if let Some(durability) = durability {
+            document["durability"] = durability.into();
+        }
+        return out.json(&document);
     }
     let n = |n: usize| grouped(n as u64);
     out.line(&format!(
         "{} kills, each with a restart, in {seconds:.0} s\n\
          {} commits acknowledged, {} without an answer\n\
          {} rows rolled forward, {} transactions rolled back, {} conflicts\n\
-         {} observer runs, {} web documents\n\
+         {} observer runs, {} web documents, sums at {} past moments\n\
          {} checks, {}",
         grouped(kills),
         n(*committed),
@@ -231,6 +236,7 @@ pub(crate) fn report(
         grouped(counts.conflicts),
         grouped(counts.observer_runs),
         n(found.documents),
+        n(found.moments),
         grouped(*checks),
         match violations {
             0 => "no violation".to_owned(),

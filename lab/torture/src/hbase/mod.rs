@@ -21,7 +21,7 @@ use rand::{Rng, SeedableRng};
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:
   percolator-torture hbase status hbase://127.0.0.1:16000/percolator
-  percolator-torture hbase bank hbase://127.0.0.1:16000/percolator --kills 20")]
+  percolator-torture hbase bank hbase://127.0.0.1:16000/percolator --kills 20 --data D")]
 pub(crate) enum Hbase {
     Status(Status),
     Kill(Kill),
@@ -112,7 +112,7 @@ async fn kill(
     let chosen = fit.choose(random).context("the cluster names no such region server")?;
     chosen.kill().map_err(|error| {
         let what = format!("killing a region server: {error}");
-        Failure::error(Exit::No, what, "kill servers of this machine alone")
+        Failure::error(Exit::No, what, "percolator-torture hbase status names the servers")
     })?;
     Ok((*chosen).clone())
 }
