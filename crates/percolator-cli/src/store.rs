@@ -335,7 +335,7 @@ async fn reach(
     let outage = Outage::new(patience);
     if !patience.is_zero() {
         cluster.oracle.deadline = patience + ELECTION_MAX;
-        store = Arc::new(Patient { store, outage: outage.clone() });
+        store = Arc::new(Patient { store, outage });
     }
     // A client that could not be opened has begun nothing.
     let open = || Percolator::connect(store.clone(), cluster.clone());
