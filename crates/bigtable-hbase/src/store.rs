@@ -103,6 +103,7 @@ impl HbaseStore {
             Error::Unavailable { why } => {
                 Error::Unavailable { why: format!("{address}: {why}; check that HBase runs there") }
             }
+            Error::InvalidRequest(why) => Error::invalid(format!("{address}: {why}")),
             other => other,
         })?;
         if let Some(why) = crate::version::too_old(&version) {
