@@ -19,8 +19,8 @@
 //! Without a guard, two states of a row look alike: before it was ever changed, and after its guard
 //! was dropped. A request relies on that difference when it is sent again after a lost answer. It
 //! expects a row without a guard, so its first copy was not applied. If that copy was applied, a
-//! guard of its own was there. A round must find that guard before another drops it, and by then the
-//! request's life is over.
+//! guard of its own was there. A round must find that guard before another drops it, and by then
+//! the request's life is over.
 //!
 //! The guard's family has `NEW_VERSION_BEHAVIOR`. Without it, the deletion would hide all later
 //! guards, which have the same timestamp.
