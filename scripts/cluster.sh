@@ -6,8 +6,9 @@
 # A table server, two oracles and three workers; during the load a worker, the oracle that leads and the table
 # server are killed and started again. `webindex verify` must find no difference, before and after a recrawl, and
 # an oracle must answer within three seconds of its leader's death. With --emulator the store is Google's
-# emulator, which keeps nothing and so is not killed. With --hbase it is a cluster of HBase, of which a region server is
-# killed and stays dead. With --etcd the lock service is etcd. Ends with 77 if one of them is not installed.
+# emulator, which keeps nothing and so is not killed. With --hbase it is a cluster of HBase, of which region servers are
+# killed and started again, also the one with hbase:meta, while regions are split, merged and moved. With --etcd the
+# lock service is etcd. Ends with 77 if one of them is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,12 +28,9 @@ if [ -n "$emulator" ] && [ -z "${BIGTABLE_EMULATOR_HOST:-}" ]; then
     exec scripts/emulator.sh "$0" --emulator ${etcd:+--etcd} --pages "$pages" --seed "$seed"
 fi
 if [ -n "$hbase" ] && [ -z "${PERCOLATOR_HBASE:-}" ]; then
-    HBASE_PIDS=$(mktemp)
-    export HBASE_PIDS
-    trap 'rm -f "$HBASE_PIDS"' EXIT
-    # A dead server is missed soon.
-    HBASE_SESSION_MS=6000 scripts/hbase.sh "$0" --hbase ${etcd:+--etcd} --pages "$pages" --seed "$seed"
-    exit
+    # A dead server is missed soon, and is back a little later.
+    export HBASE_SESSION_MS=6000 HBASE_RESTART_S=10
+    exec scripts/hbase.sh "$0" --hbase ${etcd:+--etcd} --pages "$pages" --seed "$seed"
 fi
 if [ -n "$etcd" ] && ! command -v etcd >/dev/null; then
     echo "SKIPPED: etcd is not installed (Debian: etcd-server)" >&2
@@ -55,7 +53,8 @@ trap finish EXIT
 
 fail() {
     echo "error: $1" >&2
-    for log in "$cluster"/log/*; do
+    for log in "$work/load" "$work/refused" "$cluster"/log/*; do
+        [ -e "$log" ] || continue
         echo "--- $(basename "$log")" >&2
         tail -n 15 "$log" >&2
     done
@@ -94,9 +93,17 @@ verify() {
 
 "$percolator" webindex generate "$work/site" --pages "$pages" --seed 7 --quiet
 up
-"$percolator" webindex load "$work/site" --base https://example.org/ --rate $((pages / 15 + 1)) \
+# Without a kill the load takes so many seconds.
+seconds=15
+[ -z "$hbase" ] || seconds=120
+"$percolator" webindex load "$work/site" --base https://example.org/ --rate $((pages / seconds + 1)) \
     --config "$cluster/percolator.toml" --quiet >"$work/load" 2>&1 &
 load=$!
+if [ -n "$hbase" ]; then
+    "$percolator-torture" hbase status "$PERCOLATOR_HBASE"
+    "$percolator-torture" hbase reshape "$PERCOLATOR_HBASE" --seed "$seed" >"$work/reshaped" 2>"$work/refused" &
+    reshaping=$!
+fi
 
 a_while
 strike worker-$((1 + RANDOM % 3))
@@ -115,11 +122,14 @@ echo "the other oracle answers after $took ms"
 up
 
 if [ -n "$hbase" ]; then
-    a_while
-    kill -0 "$load" 2>/dev/null || fail "the load ended before a region server was killed: give --pages more"
-    region=$(sed -n "s/^\(region-$((1 + RANDOM % 3))\) .*/\1/p" "$HBASE_PIDS")
-    kill -9 "$(sed -n "s/^$region //p" "$HBASE_PIDS")"
-    echo "killed $region of HBase"
+    for server in any meta any; do
+        a_while
+        kill -0 "$load" 2>/dev/null || fail "the load ended before a region server was killed: give --pages more"
+        "$percolator-torture" hbase kill "$PERCOLATOR_HBASE" --server $server --seed $RANDOM ||
+            fail "a region server could not be killed"
+        # Most of the cluster's answers wait until its regions are on other servers.
+        sleep 20
+    done
 elif [ -z "$emulator" ]; then
     a_while
     strike table
@@ -130,6 +140,14 @@ fi
 wait "$load" || { cat "$work/load" >&2; fail "the load failed"; }
 cat "$work/load"
 verify
+if [ -n "$hbase" ]; then
+    kill "$reshaping" 2>/dev/null || fail "the change of regions ended: $(cat "$work/refused")"
+    for change in split merged moved; do
+        # Two neighbours may be merged only after both have been compacted, so there may be no merge.
+        count=$(grep -c ": $change " "$work/reshaped") || [ "$change" = merged ] || fail "no region was $change"
+        echo "$count times regions were $change"
+    done
+fi
 "$percolator" webindex recrawl --pct 10 --seed "$seed" --config "$cluster/percolator.toml" --quiet
 panics=$(grep -l "panicked" "$cluster"/log/* 2>/dev/null || true)
 [ -z "$panics" ] || fail "a process panicked: $panics"
@@ -138,6 +156,6 @@ verify
 state=$("$percolator" cluster status --data "$cluster" --quiet 2>/dev/null || true)
 if grep -q ' runs' <<<"$state"; then fail "a process still runs: $state"; fi
 killed="a worker, the oracle that led"
-if [ -n "$hbase" ]; then killed="$killed and a region server"
+if [ -n "$hbase" ]; then killed="$killed and three region servers"
 elif [ -z "$emulator" ]; then killed="$killed and the table server"; fi
 echo "verified; $killed were killed while $pages pages were loaded"

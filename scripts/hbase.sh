@@ -3,13 +3,14 @@
 #   scripts/hbase.sh cargo test -p bigtable-hbase
 # The cluster is HDFS with three data nodes, ZooKeeper, a master and three region servers: six processes on the
 # loopback interface, about 2 GB of memory. Their programs come from Maven's artifacts (scripts/hbase/pom.xml), about
-# 220 MB, once. HBASE_SESSION_MS is how long a silent server counts as alive (40,000). HBASE_PIDS names a file that
-# gets a line "name pid" for each process, KEEP a directory that keeps their logs.
+# 220 MB, once. HBASE_SERVERS is the number of region servers (3), HBASE_SESSION_MS how long a silent server counts as
+# alive (40,000), KEEP a directory that keeps their logs. With HBASE_RESTART_S, a region server that ends is started
+# again so many seconds later. HBASE_PIDS names a directory that gets a file with the process id of each process.
 # Ends with 77 where there is no JDK 17, the artifacts cannot be had, or the cluster does not start.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
-    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 
@@ -38,11 +39,15 @@ fi
 work=${KEEP:-$(mktemp -d)}
 mkdir -p "$work/conf"
 pids=${HBASE_PIDS:-$work/pids}
-: >"$pids"
+mkdir -p "$pids"
+# Ids of earlier runs are of no process, or of another one.
+rm -f "$pids"/{dfs,zookeeper,master,region-*}
 finish() {
-    while read -r _ pid; do kill -9 "$pid" 2>/dev/null || true; done <"$pids"
+    # Each process ends with the shell that started it, a little later.
+    # shellcheck disable=SC2046
+    kill -9 $(jobs -p) 2>/dev/null || true
     wait 2>/dev/null || true
-    [ -n "${KEEP:-}" ] || rm -rf "$work"
+    [ -n "${KEEP:-}" ] || rm -rf "$work" 2>/dev/null || { sleep 1 && rm -rf "$work"; }
 }
 trap finish EXIT
 
@@ -55,7 +60,9 @@ for one in held:
 print(*(one.getsockname()[1] for one in held))
 PYTHON
 }
-read -r dfs zookeeper master first second third <<<"$(free_ports 6)"
+servers=${HBASE_SERVERS:-3}
+read -ra ports <<<"$(free_ports $((4 + 2 * servers)))"
+dfs=${ports[0]} zookeeper=${ports[1]} master=${ports[2]} master_info=${ports[3]}
 
 property() { echo "<property><name>$1</name><value>$2</value></property>"; }
 {
@@ -77,8 +84,9 @@ property() { echo "<property><name>$1</name><value>$2</value></property>"; }
     for of in master regionserver; do
         property hbase.$of.hostname 127.0.0.1
         property hbase.$of.ipc.address 127.0.0.1
-        property hbase.$of.info.port -1
+        property hbase.$of.info.bindAddress 127.0.0.1
     done
+    property hbase.master.info.port "$master_info"
     echo "</configuration>"
 } >"$work/conf/hbase-site.xml"
 cp "$work/conf/hbase-site.xml" "$work/conf/core-site.xml"
@@ -91,33 +99,52 @@ for package in java.base/{java.io,java.nio,sun.nio.ch,java.lang,jdk.internal.ref
     options+=(--add-opens "$package=ALL-UNNAMED" --add-exports "$package=ALL-UNNAMED")
 done
 
-# Each process ends when this script does: `setpriv` has it killed with its parent.
-start() {
-    local name=$1
-    shift
-    (cd "$work" && exec setpriv --pdeathsig KILL java "${options[@]}" "$@") \
-        >"$work/$name.log" 2>&1 </dev/null &
-    echo "$name $!" >>"$pids"
+cat >"$work/process" <<'SCRIPT'
+# Runs a process; again and again if a time to its restart is given: NAME RESTART_S COMMAND...
+name=$1 restart=$2
+shift 2
+while :; do
+    setpriv --pdeathsig KILL "$@" >>"$work/$name.log" 2>&1 </dev/null &
+    echo $! >"$pids/$name"
+    wait $! || true
+    rm -f "$pids/$name"
+    [ -n "$restart" ] || break
+    sleep "$restart"
+done
+SCRIPT
+export work pids
+# Starts a process, which ends when this script does.
+start() { run "$1" "" "${@:2}"; }
+run() {
+    # Directories that are kept have logs of earlier runs.
+    : >"$work/$1.log"
+    (cd "$work" && exec setpriv --pdeathsig KILL "$BASH" process "$1" "$2" java "${options[@]}" "${@:3}") &
 }
-# Waits until the log of a process has a line.
+# Waits until the log of a process has a line; up to 10 seconds for the process, and two minutes for the line.
 await() {
+    for _ in $(seq 50); do
+        [ ! -e "$pids/$1" ] || break
+        sleep 0.2
+    done
     for _ in $(seq 600); do
-        ! grep -q "$2" "$work/$1.log" || return 0
-        kill -0 "$(sed -n "s/^$1 //p" "$pids")" 2>/dev/null || break
+        ! grep -q "$2" "$work/$1.log" 2>/dev/null || return 0
+        [ -e "$pids/$1" ] || break
         sleep 0.2
     done
     echo "the end of $1's log:" >&2
     tail -n 20 "$work/$1.log" >&2
-    skip "its cluster did not start within two minutes"
+    skip "$1 ended, or did not start within two minutes"
 }
 
 start dfs "$root/scripts/hbase/MiniDfs.java" "$dfs" "$work/dfs"
 start zookeeper org.apache.hadoop.hbase.zookeeper.HQuorumPeer start
 await dfs '^ready'
 start master org.apache.hadoop.hbase.master.HMaster start
-start region-1 org.apache.hadoop.hbase.regionserver.HRegionServer -D "hbase.regionserver.port=$first" start
-start region-2 org.apache.hadoop.hbase.regionserver.HRegionServer -D "hbase.regionserver.port=$second" start
-start region-3 org.apache.hadoop.hbase.regionserver.HRegionServer -D "hbase.regionserver.port=$third" start
+for ((number = 1; number <= servers; number++)); do
+    run region-$number "${HBASE_RESTART_S:-}" org.apache.hadoop.hbase.regionserver.HRegionServer \
+        -D "hbase.regionserver.port=${ports[2 + 2 * number]}" \
+        -D "hbase.regionserver.info.port=${ports[3 + 2 * number]}" start
+done
 await master 'Master has completed initialization'
 
 PERCOLATOR_HBASE="hbase://127.0.0.1:$master/percolator?deadline=10s&session=$((session_ms / 1000))s&busy=2s&wal_sync=5s" "$@"

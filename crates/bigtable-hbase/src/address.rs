@@ -57,6 +57,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const SESSION: Duration = Duration::from_secs(40);
 const BUSY: Duration = Duration::from_secs(10);
 const WAL_SYNC: Duration = Duration::from_secs(30);
+/// Time beyond its session until a dead server's log is split and others have its regions.
+const TAKE_OVER: Duration = Duration::from_secs(60);
 
 impl HbaseAddress {
     /// The longest life of a request: from its creation until it is applied, or until it never
@@ -65,6 +67,12 @@ impl HbaseAddress {
     /// so has the sync of the log.
     pub fn request_life_max(&self) -> Duration {
         2 * self.deadline + self.session + 2 * self.busy + self.wal_sync
+    }
+
+    /// The time after which the regions of a region server that ended are served again, unless the
+    /// cluster is in trouble.
+    pub fn outage_max(&self) -> Duration {
+        self.session + TAKE_OVER
     }
 }
 

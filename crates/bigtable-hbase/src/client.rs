@@ -134,6 +134,11 @@ impl Client {
         Instant::now() + self.access.deadline
     }
 
+    /// The longest time for one request.
+    pub(crate) fn patience(&self) -> Duration {
+        self.access.deadline
+    }
+
     /// Returns an open connection to a service of a server.
     async fn connection(
         &self,
@@ -241,7 +246,8 @@ impl Client {
         }
     }
 
-    async fn meta(&self) -> Result<Region, Failure> {
+    /// The region of `hbase:meta`, with its server.
+    pub(crate) async fn meta(&self) -> Result<Region, Failure> {
         let answer: MetaLocationsResponse = self.registry("GetMetaRegionLocations").await?;
         let server = answer.meta_locations.into_iter().find_map(|location| location.server_name);
         let server =
@@ -323,14 +329,15 @@ impl Client {
         until: Instant,
     ) -> Result<(R, Arc<Region>), Failure> {
         let mut patience = Patience::until(until);
+        let mut last = "looking the region up took all the time".to_owned();
         loop {
             let failure = match self.region(table, row).await {
                 // The request has not been sent to the region yet.
                 Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
                 Err(failure) => Failure::Busy(format!("looking the region up: {failure}")),
-                Ok(_) if patience.left().is_zero() => {
-                    Failure::Busy("the request was not sent before its deadline".to_owned())
-                }
+                Ok(_) if patience.left().is_zero() => Failure::Busy(format!(
+                    "the request was not applied before its deadline: {last}"
+                )),
                 Ok(region) => {
                     let (message, left) = (request(&region), patience.left());
                     let service = (region.server.as_str(), "ClientService");
@@ -351,6 +358,7 @@ impl Client {
                     }
                 }
             };
+            last = failure.to_string();
             match failure {
                 Failure::Refused(_) => return Err(failure),
                 Failure::Lost(_) if !may_repeat => return Err(failure),

@@ -23,8 +23,9 @@ use bigtable::{Family, Mutation, TimeRange, Timestamp};
 use bytes::Bytes;
 
 use crate::proto::{
-    Action, BytesComparator, ColumnValue, Comparable, Comparator, DELETE, DELETE_MULTIPLE_VERSIONS,
-    DELETE_ONE_VERSION, MutationProto, PUT, QualifierValue,
+    self, Action, BytesComparator, ColumnValue, Comparable, Comparator, DELETE,
+    DELETE_MULTIPLE_VERSIONS, DELETE_ONE_VERSION, Filter, FilterList, MutationProto, PUT,
+    QualifierValue,
 };
 
 /// The family of the guard, a cell that every mutation of its row replaces.
@@ -62,6 +63,51 @@ fn comparator(class: &str, value: Bytes) -> Comparator {
     Comparator {
         name: format!("org.apache.hadoop.hbase.filter.{class}"),
         serialized_comparator: Some(prost::Message::encode_to_vec(&inside).into()),
+    }
+}
+
+/// The guard's column.
+pub(crate) fn guard_column() -> proto::Column {
+    proto::Column {
+        family: Bytes::from_static(GUARD_FAMILY),
+        qualifier: vec![Bytes::from_static(GUARD_QUALIFIER)],
+    }
+}
+
+/// The deletion of a row's guard.
+pub(crate) fn deleted_guard(row: &Bytes) -> MutationProto {
+    let guard = QualifierValue {
+        qualifier: Some(Bytes::from_static(GUARD_QUALIFIER)),
+        value: None,
+        timestamp: Some(GUARD_TIMESTAMP),
+        delete_type: Some(DELETE_ONE_VERSION),
+    };
+    let family = Bytes::from_static(GUARD_FAMILY);
+    MutationProto {
+        row: Some(row.clone()),
+        mutate_type: Some(DELETE),
+        column_value: vec![ColumnValue { family, qualifier_value: vec![guard] }],
+        durability: Some(SYNC_WAL),
+    }
+}
+
+/// A filter that passes the first cell of each row, without its value.
+pub(crate) fn first_key_alone() -> Filter {
+    let first = filter("FirstKeyOnlyFilter", &proto::Nothing {});
+    let key = filter("KeyOnlyFilter", &proto::KeyOnlyFilter { len_as_val: false });
+    list(proto::MUST_PASS_ALL, vec![first, key])
+}
+
+/// A filter of several filters.
+pub(crate) fn list(operator: i32, filters: Vec<Filter>) -> Filter {
+    filter("FilterList", &FilterList { operator, filters })
+}
+
+/// A filter of one of HBase's own classes.
+pub(crate) fn filter(class: &str, inside: &impl prost::Message) -> Filter {
+    Filter {
+        name: format!("org.apache.hadoop.hbase.filter.{class}"),
+        serialized_filter: Some(inside.encode_to_vec().into()),
     }
 }
 

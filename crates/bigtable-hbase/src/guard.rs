@@ -30,14 +30,13 @@
 
 use bigtable::{ConditionalMutation, Error, Mutation, Probe, Qualifiers, Result, TimeRange};
 use bytes::Bytes;
-use prost::Message;
 use tokio::time::Instant;
 
 use crate::encode::{self, Effect, GUARD_FAMILY, GUARD_QUALIFIER};
 use crate::failure::Failure;
 use crate::proto::{
-    CompareFilter, ComparingFilter, Condition, EQUAL, Filter, FilterList, MUST_PASS_ALL,
-    MUST_PASS_ONE, MultiRequest, MultiResponse, RegionAction, RegionSpecifier,
+    CompareFilter, ComparingFilter, Condition, EQUAL, Filter, MUST_PASS_ALL, MUST_PASS_ONE,
+    MultiRequest, MultiResponse, RegionAction, RegionSpecifier,
 };
 use crate::table::{HbaseTable, Wanted};
 
@@ -47,7 +46,7 @@ const LOST_RACES_MAX: u32 = 16;
 const SETTLED_MAX: u32 = 4;
 
 /// The guard of a row; empty if the row has none.
-type Guard = Bytes;
+pub(crate) type Guard = Bytes;
 
 /// The fate of a request whose answer was lost.
 enum Fate {
@@ -194,15 +193,7 @@ impl HbaseTable {
         until: Instant,
     ) -> Result<bool> {
         let own = fresh();
-        let condition = Condition {
-            row: row.clone(),
-            family: Some(Bytes::from_static(GUARD_FAMILY)),
-            qualifier: Some(Bytes::from_static(GUARD_QUALIFIER)),
-            compare_type: Some(EQUAL),
-            // For a row without a guard, HBase compares with the empty value.
-            comparator: Some(encode::binary_comparator(seen.clone())),
-            ..Condition::default()
-        };
+        let condition = has_guard(row, seen);
         let mut lost = None;
         for _ in 0..SETTLED_MAX {
             match self.send(row, effect, &own, Some(condition.clone()), until).await {
@@ -265,6 +256,19 @@ impl HbaseTable {
     }
 }
 
+/// The condition that a row has this guard; that it has none, if the guard is empty.
+pub(crate) fn has_guard(row: &Bytes, guard: &Guard) -> Condition {
+    Condition {
+        row: row.clone(),
+        family: Some(Bytes::from_static(GUARD_FAMILY)),
+        qualifier: Some(Bytes::from_static(GUARD_QUALIFIER)),
+        compare_type: Some(EQUAL),
+        // For a row without a guard, HBase compares with the empty value.
+        comparator: Some(encode::binary_comparator(guard.clone())),
+        ..Condition::default()
+    }
+}
+
 /// Random bytes, which no other guard has.
 fn fresh() -> [u8; 16] {
     rand::random()
@@ -305,23 +309,12 @@ fn any_of(probes: &[Probe]) -> Filter {
         if let Some(prefix) = probe.value_prefix.clone().filter(|prefix| !prefix.is_empty()) {
             parts.push(comparing("ValueFilter", encode::prefix_comparator(prefix)));
         }
-        list(MUST_PASS_ALL, parts)
+        encode::list(MUST_PASS_ALL, parts)
     });
-    list(MUST_PASS_ONE, each.collect())
+    encode::list(MUST_PASS_ONE, each.collect())
 }
 
 fn comparing(class: &str, comparator: crate::proto::Comparator) -> Filter {
     let compare = CompareFilter { compare_op: EQUAL, comparator: Some(comparator) };
-    filter(class, &ComparingFilter { compare })
-}
-
-fn list(operator: i32, filters: Vec<Filter>) -> Filter {
-    filter("FilterList", &FilterList { operator, filters })
-}
-
-fn filter(class: &str, inside: &impl Message) -> Filter {
-    Filter {
-        name: format!("org.apache.hadoop.hbase.filter.{class}"),
-        serialized_filter: Some(inside.encode_to_vec().into()),
-    }
+    encode::filter(class, &ComparingFilter { compare })
 }

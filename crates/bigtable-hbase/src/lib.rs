@@ -5,8 +5,10 @@
 //! HbaseStore, HbaseTable     store.rs, table.rs, scan.rs
 //!   plans of a change        guard.rs: plain, filtered, guarded
 //!   names, net effects       encode.rs
+//!   dead cells, empty rows   reclaim.rs
 //!   regions and servers      client.rs, regions.rs
 //!   calls, failures          connection.rs, failure.rs, proto.rs
+//!   servers, their settings   admin.rs, info.rs, examine.rs
 //! ```
 //!
 //! # What must stay true
@@ -26,18 +28,28 @@
 //! TLS, Kerberos, blocks of cells, and several connections to one server.
 
 mod address;
+mod admin;
 mod client;
 mod connection;
 mod encode;
+mod examine;
 mod failure;
 mod guard;
+mod info;
 mod proto;
+mod reclaim;
 mod regions;
 mod scan;
 mod store;
 mod table;
 #[cfg(test)]
 mod tests;
+mod upkeep;
+mod version;
+
+pub use bigtable::{Error, Result};
 
 pub use address::HbaseAddress;
+pub use admin::{HbaseCluster, HbaseServer, Reshape};
+pub use info::HbaseProcess;
 pub use store::{HbaseOptions, HbaseStore};

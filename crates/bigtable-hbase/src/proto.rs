@@ -146,6 +146,41 @@ messages! {
         compaction_state: Option<i32> [int32, optional, tag = "2"],
     }
 
+    ClusterStatusRequest { options: Vec<i32> [int32, repeated, packed = "false", tag = "1"] }
+    ClusterStatusResponse { cluster_status: ClusterStatus [message, required, tag = "1"] }
+    ClusterStatus {
+        hbase_version: Option<Version> [message, optional, tag = "1"],
+        live_servers: Vec<LiveServer> [message, repeated, tag = "2"],
+        master: Option<ServerName> [message, optional, tag = "7"],
+        balancer_on: Option<bool> [bool, optional, tag = "9"],
+        master_info_port: Option<i32> [int32, optional, tag = "10"],
+    }
+    Version { version: String [string, required, tag = "1"] }
+    LiveServer {
+        server: ServerName [message, required, tag = "1"],
+        server_load: ServerLoad [message, required, tag = "2"],
+    }
+    ServerLoad {
+        region_loads: Vec<Nothing> [message, repeated, tag = "5"],
+        info_server_port: Option<u32> [uint32, optional, tag = "9"],
+    }
+    MoveRegionRequest {
+        region: RegionSpecifier [message, required, tag = "1"],
+        dest_server_name: Option<ServerName> [message, optional, tag = "2"],
+    }
+    SplitRegionRequest {
+        region_info: RegionInfo [message, required, tag = "1"],
+        split_row: Option<Bytes> [bytes = "bytes", optional, tag = "2"],
+        nonce_group: u64 [uint64, required, tag = "3"],
+        nonce: u64 [uint64, required, tag = "4"],
+    }
+    MergeRegionsRequest {
+        region: Vec<RegionSpecifier> [message, repeated, tag = "1"],
+        forcible: Option<bool> [bool, optional, tag = "3"],
+        nonce_group: u64 [uint64, required, tag = "4"],
+        nonce: u64 [uint64, required, tag = "5"],
+    }
+
     Cell {
         row: Bytes [bytes = "bytes", tag = "1"],
         family: Bytes [bytes = "bytes", tag = "2"],
@@ -180,6 +215,7 @@ messages! {
         name: String [string, required, tag = "1"],
         serialized_filter: Option<Bytes> [bytes = "bytes", optional, tag = "2"],
     }
+    KeyOnlyFilter { len_as_val: bool [bool, required, tag = "1"] }
     FilterList {
         operator: i32 [int32, required, tag = "1"],
         filters: Vec<Filter> [message, repeated, tag = "2"],
@@ -252,6 +288,7 @@ messages! {
         column: Vec<Column> [message, repeated, tag = "1"],
         start_row: Option<Bytes> [bytes = "bytes", optional, tag = "3"],
         stop_row: Option<Bytes> [bytes = "bytes", optional, tag = "4"],
+        filter: Option<Filter> [message, optional, tag = "5"],
         max_versions: Option<u32> [uint32, optional, tag = "7"],
         max_result_size: Option<u64> [uint64, optional, tag = "10"],
         reversed: Option<bool> [bool, optional, tag = "15"],
@@ -298,10 +335,17 @@ pub(crate) const MUST_PASS_ALL: i32 = 1;
 pub(crate) const MUST_PASS_ONE: i32 = 2;
 /// `RegionSpecifier.type`: by the region's full name.
 const REGION_NAME: i32 = 1;
+/// `RegionSpecifier.type`: by the hash in the region's name.
+const ENCODED_REGION_NAME: i32 = 2;
 
 impl RegionSpecifier {
     /// A region by its full name.
     pub(crate) fn named(name: &Bytes) -> Self {
         RegionSpecifier { kind: REGION_NAME, value: name.clone() }
+    }
+
+    /// A region by the hash in its name.
+    pub(crate) fn encoded(hash: Bytes) -> Self {
+        RegionSpecifier { kind: ENCODED_REGION_NAME, value: hash }
     }
 }

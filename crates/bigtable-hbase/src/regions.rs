@@ -22,7 +22,7 @@ pub(crate) struct Region {
     /// The region's full name: its row in `hbase:meta`.
     pub(crate) name: Bytes,
     /// A region that was created later has a higher number.
-    id: u64,
+    pub(crate) id: u64,
     /// The first row.
     pub(crate) start: Bytes,
     /// The row after the last one; empty if the region has no end.

@@ -99,10 +99,17 @@ impl HbaseStore {
         let tables = Mutex::default();
         let client = Arc::new(Client::new(access));
         let store = HbaseStore { client, namespace, request_life_max, deletions, tables };
-        store.create_namespace().await.map_err(|failure| match failure.of_read() {
+        let (version, _) = store.status(&[0]).await.map_err(|failure| match failure.of_read() {
             Error::Unavailable { why } => {
                 Error::Unavailable { why: format!("{address}: {why}; check that HBase runs there") }
             }
+            Error::InvalidRequest(why) => Error::invalid(format!("{address}: {why}")),
+            other => other,
+        })?;
+        if let Some(why) = crate::version::too_old(&version) {
+            return Err(Error::invalid(format!("{address}: {why}")));
+        }
+        store.create_namespace().await.map_err(|failure| match failure.of_read() {
             Error::InvalidRequest(why) => {
                 Error::invalid(format!("{address}: the namespace cannot be used: {why}"))
             }
@@ -129,7 +136,11 @@ impl HbaseStore {
         }
     }
 
-    fn table_name(&self, name: &str) -> TableName {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn table_name(&self, name: &str) -> TableName {
         TableName {
             namespace: self.namespace.clone().into(),
             qualifier: format!("{TABLE_PREFIX}{name}").into(),
@@ -137,14 +148,14 @@ impl HbaseStore {
     }
 
     /// The name of a table in `hbase:meta` and in HBase's shell.
-    fn id(&self, name: &str) -> String {
+    pub(crate) fn id(&self, name: &str) -> String {
         match self.namespace.as_str() {
             "default" => format!("{TABLE_PREFIX}{name}"),
             namespace => format!("{namespace}:{TABLE_PREFIX}{name}"),
         }
     }
 
-    async fn describe(&self, name: &str) -> Result<Option<proto::TableSchema>, Failure> {
+    pub(crate) async fn describe(&self, name: &str) -> Result<Option<proto::TableSchema>, Failure> {
         let request = GetTableDescriptorsRequest { table_names: vec![self.table_name(name)] };
         let answer: GetTableDescriptorsResponse =
             self.client.master("GetTableDescriptors", &request).await?;
@@ -183,36 +194,44 @@ impl HbaseStore {
         Ok(())
     }
 
-    fn opened(&self) -> Vec<Arc<HbaseTable>> {
+    pub(crate) fn opened(&self) -> Vec<Arc<HbaseTable>> {
         let tables = locked(&self.tables);
         tables.values().cloned().collect()
     }
 
     /// Flushes the memory of every open table's regions to files, and compacts the files: some
     /// of them, or with `major` all. Tests use it to check what compactions keep.
-    /// [`reclaim`](Store::reclaim) uses it for the in-memory families.
     ///
     /// # Errors
     /// `Unavailable` if a server does not answer in time.
     pub async fn compact(&self, families: Option<&[&str]>, major: bool) -> Result<()> {
         for table in self.opened() {
-            let regions = self.client.regions(table.id()).await.map_err(Failure::of_read)?;
-            for region in regions {
-                let named: Vec<Option<Bytes>> = match families {
-                    None => vec![None],
-                    Some(names) => names
-                        .iter()
-                        .map(|name| Some(Bytes::copy_from_slice(name.as_bytes())))
-                        .collect(),
-                };
-                for family in named {
-                    self.client.flush(&region, family.clone()).await.map_err(Failure::of_read)?;
-                    let asked = self.client.compact(&region, family, major).await;
-                    asked.map_err(Failure::of_read)?;
+            self.compact_table(&table, families, major).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn compact_table(
+        &self,
+        table: &HbaseTable,
+        families: Option<&[&str]>,
+        major: bool,
+    ) -> Result<()> {
+        let regions = self.client.regions(table.id()).await.map_err(Failure::of_read)?;
+        for region in regions {
+            let named: Vec<Option<Bytes>> = match families {
+                None => vec![None],
+                Some(names) => {
+                    names.iter().map(|name| Some(Bytes::copy_from_slice(name.as_bytes()))).collect()
                 }
-                while self.client.is_compacting(&region).await.map_err(Failure::of_read)? {
-                    tokio::time::sleep(COMPACTION_PAUSE).await;
-                }
+            };
+            for family in named {
+                self.client.flush(&region, family.clone()).await.map_err(Failure::of_read)?;
+                let asked = self.client.compact(&region, family, major).await;
+                asked.map_err(Failure::of_read)?;
+            }
+            while self.client.is_compacting(&region).await.map_err(Failure::of_read)? {
+                tokio::time::sleep(COMPACTION_PAUSE).await;
             }
         }
         Ok(())
@@ -275,19 +294,10 @@ impl Store for HbaseStore {
         Err(Error::invalid("HBase cannot compare the floor within a row operation"))
     }
 
-    /// Compacts the files of in-memory families, in which most cells are deleted. HBase keeps a
-    /// deleted cell until all files of its family are compacted, and every read must skip it
-    /// until then.
+    /// Compacts the files of in-memory families and of guards, and drops guards of empty rows, at
+    /// most once in five minutes for each table.
     async fn reclaim(&self) -> Result<()> {
-        let mut families = std::collections::BTreeSet::new();
-        for table in self.opened() {
-            families.extend(table.in_memory_families());
-        }
-        let families: Vec<&str> = families.iter().map(String::as_str).collect();
-        if families.is_empty() {
-            return Ok(());
-        }
-        self.compact(Some(&families), true).await
+        self.upkeep(crate::upkeep::pause(self.request_life_max)).await
     }
 
     fn request_life_max(&self) -> Option<Duration> {
@@ -328,7 +338,12 @@ fn descriptor(name: TableName, schema: &TableSchema, deletions: Deletions) -> pr
     });
     let guard = ColumnFamilySchema {
         name: Bytes::from_static(GUARD_FAMILY),
-        attributes: attributes(&[("VERSIONS", "1"), ("TTL", "2147483647"), ("BLOOMFILTER", "ROW")]),
+        attributes: attributes(&[
+            ("VERSIONS", "1"),
+            ("NEW_VERSION_BEHAVIOR", new_version_behavior),
+            ("TTL", "2147483647"),
+            ("BLOOMFILTER", "ROW"),
+        ]),
     };
     proto::TableSchema {
         table_name: Some(name),
@@ -363,27 +378,34 @@ fn check_descriptor(id: &str, found: &proto::TableSchema, schema: &TableSchema) 
              with"
         )));
     }
-    for of in found.column_families.iter().filter(|of| of.name != GUARD_FAMILY) {
-        let value = |name: &str| {
-            let pair = of.attributes.iter().find(|pair| pair.first == name.as_bytes());
-            pair.map(|pair| String::from_utf8_lossy(&pair.second).to_ascii_lowercase())
-        };
-        for (attribute, wanted) in LOSES_NOTHING {
-            let has = value(attribute);
-            // HBase's shell may write an endless time to live as a word, and it is the default.
-            let endless = attribute == "TTL" && has.as_deref().is_none_or(|has| has == "forever");
-            if has.as_deref() == Some(wanted) || endless {
-                continue;
-            }
-            let family = String::from_utf8_lossy(&of.name);
-            return Err(Error::invalid(format!(
-                "family {family} of table {id} would lose cells, {attribute} is {}: run in HBase's \
-                 shell alter '{id}', {{NAME => '{family}', {attribute} => '{wanted}'}}",
-                has.as_deref().unwrap_or("not set")
-            )));
-        }
+    match lost_cells(id, found) {
+        Some((what, help)) => Err(Error::invalid(format!("table {id}: {what}: {help}"))),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The attribute with which a table would lose cells, and the command that mends it; `None` if it
+/// keeps all.
+pub(crate) fn lost_cells(id: &str, found: &proto::TableSchema) -> Option<(String, String)> {
+    let wrong = |of: &ColumnFamilySchema, (attribute, wanted): (&str, &str)| {
+        let pair = of.attributes.iter().find(|pair| pair.first == attribute.as_bytes());
+        let has = pair.map(|pair| String::from_utf8_lossy(&pair.second).to_ascii_lowercase());
+        // HBase's shell may write an endless time to live as a word, and it is the default.
+        let endless = attribute == "TTL" && has.as_deref().is_none_or(|has| has == "forever");
+        // A guard has one version.
+        let guard = attribute == "VERSIONS" && of.name == GUARD_FAMILY;
+        if has.as_deref() == Some(wanted) || endless || guard {
+            return None;
+        }
+        let (family, has) =
+            (String::from_utf8_lossy(&of.name), has.unwrap_or("not set".to_owned()));
+        let help = format!(
+            "run in HBase's shell alter '{id}', {{NAME => '{family}', {attribute} => '{wanted}'}}"
+        );
+        Some((format!("family {family} would lose cells, {attribute} is {has}"), help))
+    };
+    let mut families = found.column_families.iter();
+    families.find_map(|of| LOSES_NOTHING.into_iter().find_map(|attribute| wrong(of, attribute)))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bigtable::{
@@ -20,7 +20,7 @@ use futures::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::encode::{self, GUARD_FAMILY, GUARD_QUALIFIER};
+use crate::encode::{self, GUARD_FAMILY};
 use crate::failure::Failure;
 use crate::guard::encode_time;
 use crate::proto::{
@@ -28,9 +28,10 @@ use crate::proto::{
     RegionSpecifier,
 };
 use crate::regions::Region;
+use crate::upkeep::Upkeep;
 
 /// Most requests of one caller in flight.
-const AT_ONCE: usize = 64;
+pub(crate) const AT_ONCE: usize = 64;
 /// HBase counts versions in a signed number.
 const VERSIONS_MAX: u32 = i32::MAX as u32;
 
@@ -42,6 +43,7 @@ pub(crate) struct HbaseTable {
     id: Bytes,
     schema: TableSchema,
     client: Arc<Client>,
+    pub(crate) upkeep: Mutex<Upkeep>,
 }
 
 /// The columns of one family that a `Get` or a scan requests.
@@ -124,7 +126,7 @@ impl Wanted {
 
 impl HbaseTable {
     pub(crate) fn new(name: &str, id: Bytes, schema: TableSchema, client: Arc<Client>) -> Self {
-        HbaseTable { name: name.to_owned(), id, schema, client }
+        HbaseTable { name: name.to_owned(), id, schema, client, upkeep: Mutex::default() }
     }
 
     pub(crate) fn id(&self) -> &Bytes {
@@ -139,12 +141,14 @@ impl HbaseTable {
         &self.client
     }
 
-    /// The in-memory families, most of whose cells are soon deleted.
-    pub(crate) fn in_memory_families(&self) -> Vec<String> {
+    /// The families most of whose cells are soon dead: those in memory, and the guards'. Each
+    /// mutation leaves a dead guard.
+    pub(crate) fn families_of_dead_cells(&self) -> Vec<String> {
         let groups = self.schema.groups.iter();
         let groups = groups.filter(|group| matches!(group.layout, Layout::InMemory(_)));
         let families = groups.flat_map(|group| &group.families);
-        families.map(|of| of.family.as_str().to_owned()).collect()
+        let families = families.map(|of| of.family.as_str().to_owned());
+        families.chain([String::from_utf8_lossy(GUARD_FAMILY).into_owned()]).collect()
     }
 
     fn is_in_memory(&self, family: &Family) -> bool {
@@ -206,10 +210,7 @@ impl HbaseTable {
         until: Instant,
     ) -> Result<(Vec<Cell>, Bytes), Failure> {
         let mut get = wanted.get(row);
-        get.column.push(Column {
-            family: Bytes::from_static(GUARD_FAMILY),
-            qualifier: vec![Bytes::from_static(GUARD_QUALIFIER)],
-        });
+        get.column.push(encode::guard_column());
         let (mut found, mut guard) = (Vec::new(), Bytes::new());
         for cell in self.get(row, vec![get], until).await? {
             if cell.family == GUARD_FAMILY {
@@ -253,7 +254,7 @@ impl HbaseTable {
     }
 
     /// Splits the range into the part within the region and the part after it.
-    fn split(range: &RowRange, region: &Region) -> (RowRange, Option<RowRange>) {
+    pub(crate) fn split(range: &RowRange, region: &Region) -> (RowRange, Option<RowRange>) {
         if region.end.is_empty() {
             return (range.clone(), None);
         }

@@ -36,6 +36,7 @@
 
 mod commit_rows;
 mod error;
+mod finding;
 mod glance;
 mod limits;
 mod mutation;
@@ -57,6 +58,7 @@ pub mod sync;
 pub use bytes::Bytes;
 pub use commit_rows::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, RowsOutcome};
 pub use error::{Error, Result};
+pub use finding::{Finding, Verdict};
 pub use glance::{Glance, Glanced};
 pub use limits::{Limits, RequestSize};
 pub use memory::MemoryStore;
@@ -64,7 +66,7 @@ pub use mutation::{ConditionalMutation, Mutation, Probe, RowMutation, Syncing};
 pub use row::{Cell, Family, Row, RowKey};
 pub use schema::{FamilySchema, Layout, LocalityGroup, OnFull, TableSchema};
 pub use select::{ColumnSelect, Page, PageLimit, Qualifiers, RowRange, Selection};
-pub use store::{Store, TABLE_NAME_BYTES_MAX, Table, check_table_name};
+pub use store::{REQUEST_LIFE_MAX, Store, TABLE_NAME_BYTES_MAX, Table, check_table_name};
 pub use store_id::StoreId;
 pub use timestamp::{TimeRange, Timestamp};
 

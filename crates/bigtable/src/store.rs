@@ -13,6 +13,10 @@ use crate::{
 };
 use crate::{RowMutation, RowRange, RowsOutcome, Selection, StoreId, TableSchema, Timestamp};
 
+/// The longest life of a request that Percolator supports
+/// ([`Store::request_life_max`]). It refuses a store whose requests may live longer.
+pub const REQUEST_LIFE_MAX: Duration = Duration::from_secs(150);
+
 /// A store of tables.
 ///
 /// ```
@@ -120,7 +124,7 @@ pub trait Store: Send + Sync + Debug {
     /// Once a mutation is older than this, the store no longer applies it, even if its reply
     /// was lost. Such a store refuses [`raise_floor`](Store::raise_floor). Garbage collection
     /// instead waits for this time before it removes cells that a late request could still
-    /// use.
+    /// use. It is at most [`REQUEST_LIFE_MAX`].
     fn request_life_max(&self) -> Option<Duration> {
         None
     }

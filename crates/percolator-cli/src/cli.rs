@@ -134,6 +134,7 @@ mod tests {
         for line in [
             "demo",
             "check D",
+            "doctor",
             "restore --from B --data NEW",
             "import all.jsonl",
             "console",

@@ -9,15 +9,15 @@
 //! * A request whose outcome is unknown.
 //! * A request that a server has refused, for a certificate or for another reason.
 //!
-//! All requests of a command share one outage. So a command that keeps failing does not wait anew
-//! for each request. The client of the oracle has the same patience by itself.
+//! Each request has the whole patience, counted from its own first failure. Requests that are
+//! answered meanwhile, such as those to another server, neither lengthen nor shorten it. The client
+//! of the oracle has the same patience by itself.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bigtable::TableSchema;
 use bigtable::layer::{StoreLayer, TableLayer};
-use bigtable::sync::locked;
 use bigtable::{Error, Page, PageLimit, Result, Row, RowKey, RowRange, Selection, Store, Table};
 
 /// How long a command waits for a server that does not answer.
@@ -25,16 +25,15 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The time in which no server answers, and how long the command outlasts it.
-#[derive(Debug)]
+/// How long each request of a command outlasts that no server answers.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Outage {
     patience: Duration,
-    since: Mutex<Option<Instant>>,
 }
 
 impl Outage {
-    pub(crate) fn new(patience: Duration) -> Arc<Outage> {
-        Arc::new(Outage { patience, since: Mutex::default() })
+    pub(crate) fn new(patience: Duration) -> Outage {
+        Outage { patience }
     }
 
     /// Sends a request again as long as no server answers, until the patience is at its end. Then
@@ -48,36 +47,24 @@ impl Outage {
         E: std::fmt::Display,
         F: Future<Output = Result<T, E>>,
     {
+        let mut since = None;
         loop {
             let error = match request().await {
                 Err(error) if unanswered(&error) => error,
-                answer => {
-                    *locked(&self.since) = None;
-                    return answer;
-                }
+                answer => return answer,
             };
-            if !self.is_outlasted(&error) {
+            let first = since.is_none();
+            if since.get_or_insert_with(Instant::now).elapsed() >= self.patience {
                 return Err(error);
+            }
+            if first {
+                tracing::warn!(
+                    target: "percolator::cluster", event = "waits", longest = ?self.patience, %error,
+                    "the store does not answer: trying again"
+                );
             }
             tokio::time::sleep(PAUSE).await;
         }
-    }
-
-    /// Whether a request that failed now is to be sent again.
-    fn is_outlasted(&self, error: &impl std::fmt::Display) -> bool {
-        let mut since = locked(&self.since);
-        if let Some(since) = *since {
-            return since.elapsed() < self.patience;
-        }
-        *since = Some(Instant::now());
-        if self.patience.is_zero() {
-            return false;
-        }
-        tracing::warn!(
-            target: "percolator::cluster", event = "waits", longest = ?self.patience, %error,
-            "the store does not answer: trying again"
-        );
-        true
     }
 }
 
@@ -90,7 +77,7 @@ pub(crate) fn is_unanswered(error: &Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct Patient {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) outage: Arc<Outage>,
+    pub(crate) outage: Outage,
 }
 
 impl StoreLayer for Patient {
@@ -101,7 +88,7 @@ impl StoreLayer for Patient {
     async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
         let open = || self.store.open_table(name, schema);
         let table = self.outage.outlast(is_unanswered, open).await?;
-        Ok(Arc::new(PatientTable { table, outage: self.outage.clone() }))
+        Ok(Arc::new(PatientTable { table, outage: self.outage }))
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
@@ -113,7 +100,7 @@ impl StoreLayer for Patient {
 #[derive(Debug)]
 struct PatientTable {
     table: Arc<dyn Table>,
-    outage: Arc<Outage>,
+    outage: Outage,
 }
 
 impl TableLayer for PatientTable {
@@ -241,12 +228,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn patience_ends_once_for_all_requests() {
+    async fn the_patience_of_a_request_is_its_own() {
         let patience = 3 * PAUSE;
         let (store, left) = faulty(usize::MAX, unavailable("connection refused"), patience);
+        let schema = TableSchema { groups: vec![LocalityGroup::on_disk("d", Layout::Versions)] };
+        let table = Store::open_table(&store, "t", &schema).await.unwrap();
+        // Names of tables are never answered; another request is, again and again.
+        let answered = async {
+            loop {
+                store.outage.outlast(is_unanswered, || async { Ok::<_, Error>(()) }).await.unwrap();
+                tokio::time::sleep(PAUSE / 4).await;
+            }
+        };
+        let begun = Instant::now();
+        let failed = async {
+            tokio::select! {
+                () = answered => unreachable!("it never ends"),
+                names = Store::table_names(&store) => names,
+            }
+        };
+        let names = tokio::time::timeout(20 * patience, failed).await.expect("the patience ends");
+        assert!(names.is_err() && begun.elapsed() >= patience, "{names:?}");
+        // A later request does not give up at its first failure.
+        left.store(1, Ordering::SeqCst);
+        let read = table.read_row(&"Bob".into(), &Selection::default()).await;
+        assert!(read.is_ok(), "{read:?}");
+    }
+
+    #[tokio::test]
+    async fn a_command_without_patience_sends_a_request_once() {
+        let (store, left) = faulty(2, unavailable("connection refused"), Duration::ZERO);
         assert!(Store::table_names(&store).await.is_err());
-        let before = left.load(Ordering::SeqCst);
-        assert!(Store::table_names(&store).await.is_err());
-        assert_eq!(left.load(Ordering::SeqCst), before - 1, "a later request is sent once");
+        assert_eq!(left.load(Ordering::SeqCst), 1);
     }
 }

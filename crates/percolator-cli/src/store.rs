@@ -322,18 +322,20 @@ async fn reach(
     recorder: Option<&Arc<Recorder>>,
     patience: Duration,
 ) -> anyhow::Result<Percolator> {
-    let outage = Outage::new(patience);
-    if !patience.is_zero() {
-        cluster.oracle.deadline = patience + ELECTION_MAX;
-    }
     let unanswered = |error: &percolator::Error| match error {
         percolator::Error::Store(error) => is_unanswered(error),
         _ => false,
     };
-    let store = outage.outlast(unanswered, || config.open_store()).await;
+    let store = Outage::new(patience).outlast(unanswered, || config.open_store()).await;
     let mut store = counted(store.map_err(config::with_advice)?, recorder);
+    // A store that was reached may lose a server, and an oracle cannot lead until it is replaced.
+    let address = config.store().ok().filter(|_| !patience.is_zero());
+    let replaced = address.and_then(|address| address.outage_max()).unwrap_or_default();
+    let patience = patience.max(replaced);
+    let outage = Outage::new(patience);
     if !patience.is_zero() {
-        store = Arc::new(Patient { store, outage: outage.clone() });
+        cluster.oracle.deadline = patience + ELECTION_MAX;
+        store = Arc::new(Patient { store, outage });
     }
     // A client that could not be opened has begun nothing.
     let open = || Percolator::connect(store.clone(), cluster.clone());

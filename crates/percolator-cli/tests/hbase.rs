@@ -35,6 +35,20 @@ fn a_site_is_loaded_ranked_searched_and_verified() {
     let all = on(&["scan", "--table", "accounts"]).stdout;
     assert!(all.contains("Bob") && all.contains("Joe"), "{all}");
 
+    // The script's cluster is sound, but it does not wait for the disks.
+    let doctor = on(&["doctor", "--json"]).json();
+    let verdict = |about: &str| {
+        let findings = doctor.as_array().unwrap().iter();
+        let mut found = findings.filter(|of| of["about"].as_str().unwrap().starts_with(about));
+        found.next().unwrap()["verdict"].clone()
+    };
+    assert_eq!(verdict("HBase"), "sound", "{doctor}");
+    assert_eq!(verdict("zookeeper.session.timeout"), "sound", "{doctor}");
+    assert_eq!(verdict("hbase.wal.hsync"), "advice", "{doctor}");
+    let short = store.replace("busy=2s", "busy=1s");
+    let wrong = run(&["doctor", "--store", &short]).with(3).stdout;
+    assert!(wrong.contains("or give busy=2s in the address"), "{wrong}");
+
     on(&["webindex", "load", &site, "--base", "https://example.org/"]);
     on(&["webindex", "rank"]);
     on(&["wait"]);

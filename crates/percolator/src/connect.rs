@@ -149,6 +149,16 @@ impl Config {
         Ok(self.store()?.open(self.store_options()?).await?)
     }
 
+    /// Examines the store that the settings name, as
+    /// [`StoreAddress::examine`](crate::cluster::StoreAddress::examine) does. Needs the feature
+    /// `cluster`.
+    ///
+    /// # Errors
+    /// As [`open_store`](Config::open_store).
+    pub async fn examine_store(&self) -> Result<Vec<bigtable::Finding>, percolator_core::Error> {
+        Ok(self.store()?.examine(self.store_options()?).await?)
+    }
+
     /// Asks the table server of the settings for a backup of its store, on its own machine. Needs
     /// the feature `cluster`. `name` is a directory in the server's directory of backups, which
     /// `percolator serve table --backups DIR` names. If the settings name certificates, this

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bigtable::{Error, Store};
+use bigtable::{Error, Finding, Store};
 use bigtable_grpc::{ClientOptions, GrpcStore};
 #[cfg(feature = "hbase")]
 use bigtable_hbase::{HbaseAddress, HbaseOptions, HbaseStore};
@@ -94,6 +95,33 @@ impl StoreAddress {
         }
     }
 
+    /// How long requests may fail while one of the store's servers is replaced. `None` if the store
+    /// has one server, of which nothing is known.
+    pub fn outage_max(&self) -> Option<Duration> {
+        match &self.0 {
+            Kind::Bigtable(_) => None,
+            #[cfg(feature = "hbase")]
+            Kind::Hbase(address) => Some(address.outage_max()),
+        }
+    }
+
+    /// Examines the store: its servers' settings as far as they can be read, and its tables. Over
+    /// HBase only `plaintext_beyond_loopback` of the options counts.
+    ///
+    /// # Errors
+    /// As [`open`](StoreAddress::open), and the errors of reads.
+    pub async fn examine(&self, options: ClientOptions) -> Result<Vec<Finding>, Error> {
+        match &self.0 {
+            Kind::Bigtable(address) => GrpcStore::open(address, options).await?.examine().await,
+            #[cfg(feature = "hbase")]
+            Kind::Hbase(address) => {
+                let plaintext_beyond_loopback = options.plaintext_beyond_loopback;
+                let options = HbaseOptions { plaintext_beyond_loopback };
+                HbaseStore::connect(address, options).await?.examine(address).await
+            }
+        }
+    }
+
     /// The address of a server of google.bigtable.v2, if it is one.
     pub(crate) fn of_bigtable(&self) -> Option<&bigtable_grpc::Address> {
         match &self.0 {
@@ -136,6 +164,7 @@ mod tests {
             let address: StoreAddress = hbase.parse().unwrap();
             assert_eq!(address.to_string(), hbase);
             assert!(address.of_bigtable().is_none());
+            assert_eq!(address.outage_max(), Some(Duration::from_secs(66)));
             assert!(why("hbase://h1/shop").contains("HOST:PORT"));
         } else {
             assert!(why(hbase).contains("the feature `hbase`"));

@@ -17,10 +17,12 @@ pub(crate) enum Bench {
     Check(check::Check),
     Fig7(fig7::Fig7),
     Fig8(fig8::Fig8),
+    Fig8Hbase(fig8::Fig8Hbase),
     Fig9(fig9::Fig9),
     #[command(hide = true, after_help = "Example:\n  percolator-bench fig9 --quick")]
     Fig9Store(fig9::Fig9Store),
     Fig10(fig10::Fig10),
+    Fig10Hbase(fig10::Fig10Hbase),
     #[command(hide = true, after_help = "Example:\n  percolator-bench fig10 --quick")]
     Fig10Worker(fig10::Fig10Worker),
     #[command(
@@ -60,8 +62,14 @@ impl Bench {
             Bench::Check(check) => return check.run(context),
             Bench::Fig7(it) => return run(context, &it.common, it.measure(context)).await,
             Bench::Fig8(it) => return run(context, &it.measure.common, it.measure(context)).await,
+            Bench::Fig8Hbase(it) => {
+                return run(context, &it.measure.common, it.measure(context)).await;
+            }
             Bench::Fig9(it) => return run(context, &it.common, it.measure(context)).await,
             Bench::Fig10(it) => return run(context, &it.common, it.measure(context)).await,
+            Bench::Fig10Hbase(it) => {
+                return run(context, &it.common, it.measure(context)).await;
+            }
             Bench::Micro(arm) => return arm.run(context).await,
             Bench::Profile(it) => return run(context, &it.common, it.measure(context)).await,
             Bench::Webindex(webindex) => return webindex.run(context).await,

@@ -19,9 +19,11 @@
 //! comes from the logs, and at the end the store is compared with them. A run is void if a
 //! commit is lost or the books are not in order. A run is also void if its workers did not
 //! reach their capacities before anything was killed. This benchmark does not measure the
-//! moving of tablets, which is the store's work: there is one table server.
+//! moving of tablets, which is the store's work: there is one table server. `hbase.rs` kills
+//! servers of an HBase cluster, which moves its regions.
 
 mod cluster;
+mod hbase;
 mod report;
 mod series;
 mod worker;
@@ -44,6 +46,7 @@ use crate::system::Spent;
 use crate::turns::go_on;
 
 use cluster::Cluster;
+pub(crate) use hbase::Fig10Hbase;
 use series::Series;
 pub(crate) use worker::Fig10Worker;
 
@@ -212,13 +215,12 @@ async fn run(context: &Context, settings: &Fig10, scale: Scale) -> anyhow::Resul
     progress.say(0, "loading");
     let mut cluster =
         Cluster::start(data.path(), settings.workers, settings.customers(), settings.common.seed)?;
-    let (table, oracle) = cluster.addresses();
     // This client is dropped at once: only the workers may notice that servers are away.
-    Exchange::load(worker::connect(table, oracle).await?, scale).await?;
+    Exchange::load(cluster.connect().await?, scale).await?;
     let loaded_s = started.elapsed().as_secs_f64();
     cluster.start_workers()?;
     let clock = Clock { context, progress: &progress, measuring: Instant::now() };
-    let capacity = calibrate(&clock, settings, &mut cluster).await?;
+    let capacity = calibrate(&clock, (settings.seconds(), settings.workers), &mut cluster).await?;
     let mut random = SmallRng::seed_from_u64(settings.common.seed);
     let begin = cluster.begin();
     let mut rounds = Vec::new();
@@ -228,8 +230,7 @@ async fn run(context: &Context, settings: &Fig10, scale: Scale) -> anyhow::Resul
     progress.say(settings.all_s() as u64, "checking");
     let workers = cluster.end()?;
     let logs = cluster.logs()?;
-    let (table, oracle) = cluster.addresses();
-    let audit = Exchange::audit(worker::connect(table, oracle).await?, scale, &logs).await;
+    let audit = Exchange::audit(cluster.connect().await?, scale, &logs).await;
     let audit = audit.context("comparing the store with the logs")?;
     let [all, trade_results] = Series::of(&logs, begin);
     let took_s = started.elapsed().as_secs_f64();
@@ -258,17 +259,17 @@ impl Clock<'_> {
 
 async fn calibrate(
     clock: &Clock<'_>,
-    settings: &Fig10,
+    (seconds, workers): (f64, usize),
     cluster: &mut Cluster,
 ) -> anyhow::Result<Capacity> {
-    let length = settings.seconds() / 5.0;
+    let length = seconds / 5.0;
     cluster.pace(&json!("free"))?;
     clock.wait(length / 4.0, "warming up").await?;
     let begin = cluster.begin();
     clock.wait(length, "what the workers reach without a capacity").await?;
     let free = cluster.rate_since(begin)?;
     anyhow::ensure!(free > 0.0, "the workers did nothing within {length} s");
-    let workers = settings.workers as f64;
+    let workers = workers as f64;
     let mut each = free * CAPACITY_SHARE / workers;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     for _ in 0..CALIBRATIONS_MAX {

@@ -9,6 +9,7 @@
 //! caller     a caller that reads and writes cells
 //! bed        all copies, and the arms
 //! ladder     a transaction's requests to the store, from the paper's form to the default
+//! hbase      an HBase cluster, with figures of its own
 //! alone      one arm in a process of its own, for `percolator-bench profile`
 //! report     figures, their bars, the plot
 //! ```
@@ -22,12 +23,14 @@ mod bed;
 mod caller;
 mod cells;
 mod embedded;
+mod hbase;
 mod ladder;
 mod postgres;
 mod remote;
 mod report;
 
 pub(crate) use alone::{alone, alone_names};
+pub(crate) use hbase::Fig8Hbase;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -120,23 +123,33 @@ impl Fig8 {
         let place = Place::of(self.data.as_deref())?;
         let ladder = ladder::count(&place.dir).await?;
         let bed = Bed::create(context, self, turns, &place.dir).await?;
-        let mut random = SmallRng::seed_from_u64(turns.seed);
-        let turn = async |arm: usize| {
-            let arm = &bed.arms[arm];
-            turn(arm, bed.others(arm), turns.block(), &mut random).await
-        };
-        let arms = bed.arms.iter().map(|arm| (arm.name, arm.operation));
-        let arms = turns.measure(context, arms, turn).await?;
-        let mut check = Check::default();
-        for cells in bed.copies() {
-            cells.check_all().await?;
-            check.copies += 1;
-            check.cells += cells.len();
-            check.wrong += cells.wrong();
-        }
+        let (arms, check) = measure(context, turns, &bed).await?;
         let outcome = Outcome { turns, arms, ladder, check, missing: bed.missing };
         Ok(report::report(self, &outcome))
     }
+}
+
+/// Measures all arms of a bed, and then reads every cell of every copy.
+async fn measure(
+    context: &Context,
+    turns: Turns,
+    bed: &Bed,
+) -> anyhow::Result<(Vec<Measured>, Check)> {
+    let mut random = SmallRng::seed_from_u64(turns.seed);
+    let turn = async |arm: usize| {
+        let arm = &bed.arms[arm];
+        turn(arm, bed.others(arm), turns.block(), &mut random).await
+    };
+    let arms = bed.arms.iter().map(|arm| (arm.name, arm.operation));
+    let arms = turns.measure(context, arms, turn).await?;
+    let mut check = Check::default();
+    for cells in bed.copies() {
+        cells.check_all().await?;
+        check.copies += 1;
+        check.cells += cells.len();
+        check.wrong += cells.wrong();
+    }
+    Ok((arms, check))
 }
 
 async fn turn(

@@ -26,6 +26,7 @@
 //!                        the results of all: against the goals, and as a document
 //!   statistics, system   medians; the operating system's figures
 //!   server               a role of this program in a process of its own
+//!   hbase                the processes of an HBase cluster
 //!   processes, priority  processes of this program that drive a store; priorities of threads
 //!   spy, calls           stores that count their requests
 //! ```
@@ -42,6 +43,7 @@ mod fig7;
 mod fig8;
 mod fig9;
 mod flags;
+mod hbase;
 mod micro;
 mod plot;
 mod priority;

@@ -5,6 +5,7 @@ use percolator_cli::context::Context;
 use percolator_cli::exit::Exit;
 use percolator_cli::program::{Global, Program};
 
+use crate::hbase::Hbase;
 use crate::parent::Torture;
 use crate::strike::Strike;
 use crate::work::Worker;
@@ -40,6 +41,8 @@ pub(crate) struct Cli {
 enum Child {
     Worker(Worker),
     Strike(Strike),
+    #[command(subcommand)]
+    Hbase(Hbase),
 }
 
 impl Program for Cli {
@@ -52,6 +55,7 @@ impl Program for Cli {
             None => self.torture.run(context).await,
             Some(Child::Worker(worker)) => worker.run().await,
             Some(Child::Strike(strike)) => strike.run(context),
+            Some(Child::Hbase(hbase)) => hbase.run(context).await,
         }
     }
 }

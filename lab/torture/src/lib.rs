@@ -3,8 +3,11 @@
 //!
 //! `percolator-torture` kills its own child many times (`parent.rs`). It also kills processes
 //! for two scripts (`strike.rs`): `scripts/kill-nine.sh` and `scripts/cluster.sh`. The
-//! processes of `percolator-bench fig10` are [`Victim`]s, too.
+//! processes of `percolator-bench fig10` are [`Victim`]s, too. [`Servers`] are those of an HBase
+//! cluster.
 
+mod servers;
 mod victim;
 
+pub use servers::{ServerProcess, Servers};
 pub use victim::{Victim, kill_process};

@@ -16,6 +16,7 @@
 //! tried.
 
 mod cli;
+mod hbase;
 mod judge;
 mod ledger;
 mod parent;

@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::judge::{self, Judgement};
 use crate::ledger::Ledger;
 use crate::place::Place;
+use crate::world::Stored;
 
 /// The lifetime of a child in milliseconds.
 const LIFE_MS: std::ops::RangeInclusive<u64> = 50..=1500;
@@ -30,7 +31,7 @@ const OPENING_MS: std::ops::RangeInclusive<u64> = 2..=80;
 const OPENING_ONE_IN: u32 = 5;
 /// The time between two checks whether the child has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-const SITE_PAGES: usize = 150;
+pub(crate) const SITE_PAGES: usize = 150;
 /// The number of lines of the children's log that are shown.
 const LOG_LINES: usize = 20;
 
@@ -95,7 +96,8 @@ impl Torture {
             }
         }
         context.out.note("verifying");
-        let judging = judge::judge(place, self.durability);
+        let stored = Stored::OnDisk(self.durability);
+        let judging = judge::judge(place, &stored);
         let Some(judgement) = context.interrupt.cut_off(judging).await else {
             return Ok(Exit::Interrupted);
         };
@@ -107,7 +109,8 @@ impl Torture {
                 );
             }
         };
-        self.report(context.out, &judgement, began.elapsed())?;
+        let run = (self.kills, self.seed, Some(self.durability.name()));
+        report(context.out, run, &judgement, began.elapsed())?;
         match judgement.violations {
             0 => Ok(Exit::Done),
             n => {
@@ -182,56 +185,68 @@ impl Torture {
             .stderr(log);
         Victim::start(&mut command).context("starting a child")
     }
+}
 
-    fn report(&self, out: Out, found: &Judgement, took: Duration) -> std::io::Result<()> {
-        let Judgement { checks, violations, named, begun, committed, unknown, counts, .. } = found;
-        let seconds = took.as_secs_f64();
-        if out.json {
-            return out.json(&json!({
-                "kills": self.kills,
-                "restarts": self.kills,
-                "seed": self.seed,
-                "durability": self.durability.name(),
-                "transactions_begun": begun,
-                "commits_acknowledged": committed,
-                "unknown": unknown,
-                "conflicts": counts.conflicts,
-                "rolled_forward": counts.rolled_forward,
-                "rolled_back": counts.rolled_back,
-                "observer_runs": counts.observer_runs,
-                "documents": found.documents,
-                "checks": checks,
-                "violations": violations,
-                "named": named,
-                "seconds": seconds,
-            }));
+/// Prints the result of all kills, of a run with this number of kills, seed and durability.
+pub(crate) fn report(
+    out: Out,
+    (kills, seed, durability): (u64, u64, Option<&str>),
+    found: &Judgement,
+    took: Duration,
+) -> std::io::Result<()> {
+    let Judgement { checks, violations, named, begun, committed, unknown, counts, .. } = found;
+    let seconds = took.as_secs_f64();
+    if out.json {
+        let mut document = json!({
+            "kills": kills,
+            "restarts": kills,
+            "seed": seed,
+            "transactions_begun": begun,
+            "commits_acknowledged": committed,
+            "unknown": unknown,
+            "conflicts": counts.conflicts,
+            "rolled_forward": counts.rolled_forward,
+            "rolled_back": counts.rolled_back,
+            "observer_runs": counts.observer_runs,
+            "documents": found.documents,
+            "past_moments": found.moments,
+            "checks": checks,
+            "violations": violations,
+            "named": named,
+            "seconds": seconds,
+        });
+        // A store of others has a durability of its own.
+        if let Some(durability) = durability {
+            document["durability"] = durability.into();
         }
-        let n = |n: usize| grouped(n as u64);
-        out.line(&format!(
-            "{} kills, each with a restart, in {seconds:.0} s\n\
-             {} commits acknowledged, {} without an answer\n\
-             {} rows rolled forward, {} transactions rolled back, {} conflicts\n\
-             {} observer runs, {} web documents\n\
-             {} checks, {}",
-            grouped(self.kills),
-            n(*committed),
-            n(*unknown),
-            grouped(counts.rolled_forward),
-            grouped(counts.rolled_back),
-            grouped(counts.conflicts),
-            grouped(counts.observer_runs),
-            n(found.documents),
-            grouped(*checks),
-            match violations {
-                0 => "no violation".to_owned(),
-                violations => format!("{} VIOLATIONS", n(*violations)),
-            },
-        ))
+        return out.json(&document);
     }
+    let n = |n: usize| grouped(n as u64);
+    out.line(&format!(
+        "{} kills, each with a restart, in {seconds:.0} s\n\
+         {} commits acknowledged, {} without an answer\n\
+         {} rows rolled forward, {} transactions rolled back, {} conflicts\n\
+         {} observer runs, {} web documents, sums at {} past moments\n\
+         {} checks, {}",
+        grouped(kills),
+        n(*committed),
+        n(*unknown),
+        grouped(counts.rolled_forward),
+        grouped(counts.rolled_back),
+        grouped(counts.conflicts),
+        grouped(counts.observer_runs),
+        n(found.documents),
+        n(found.moments),
+        grouped(*checks),
+        match violations {
+            0 => "no violation".to_owned(),
+            violations => format!("{} VIOLATIONS", n(*violations)),
+        },
+    ))
 }
 
 /// Checks that the directory is empty.
-fn prepare(place: &Place) -> anyhow::Result<()> {
+pub(crate) fn prepare(place: &Place) -> anyhow::Result<()> {
     let dir = place.dir();
     let refuse = |what: String| {
         let help = "name an empty directory with --data, or omit --data to use a temporary one";

@@ -2,7 +2,8 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +17,7 @@ use webindex::LoadOptions;
 use webindex::address::Base;
 
 use super::ledger::{Counts, Line, Work, Writer};
-use super::world::{ACCOUNTS, BALANCE, COUNTERS, ROWS, VALUE, World, number};
+use super::world::{ACCOUNTS, BALANCE, COUNTERS, ROWS, Stored, VALUE, World, number};
 use crate::place::Place;
 
 /// The number of tasks that run transactions.
@@ -45,11 +46,29 @@ pub(crate) struct Worker {
     durability: Durability,
 }
 
+#[derive(Debug)]
 struct Child {
     world: World,
     ledger: Writer,
     place: Place,
     run: u64,
+    /// True if the store may be away for a while.
+    remote: bool,
+    /// The number of acknowledged commits.
+    committed: AtomicU64,
+    /// True if no further transaction should begin.
+    ending: AtomicBool,
+}
+
+/// The work in this process, of which only the store is killed.
+#[derive(Debug)]
+pub(crate) struct Working {
+    child: Arc<Child>,
+    transactions: JoinSet<()>,
+    /// The crawl and the watch, which are cut off at the end.
+    others: JoinSet<()>,
+    /// The first failure that no kill explains.
+    failed: Arc<Mutex<Option<anyhow::Error>>>,
 }
 
 impl Worker {
@@ -58,12 +77,11 @@ impl Worker {
     pub(crate) async fn run(&self) -> anyhow::Result<Exit> {
         end_with_the_parent();
         let place = Place::new(&self.dir);
-        let ledger = Writer::open(&place.ledger())?;
         // Alternate: a kill during a one-step commit leaves no locks to resolve, but a kill during
         // a two-phase commit does.
         let commit = if self.run.is_multiple_of(2) { Commit::OneStep } else { Commit::TwoPhases };
-        let world = World::open(&place, self.durability, commit).await?;
-        let child = Arc::new(Child { world, ledger, place, run: self.run });
+        let stored = Stored::OnDisk(self.durability);
+        let child = Child::open(&place, &stored, commit, self.run).await?;
         let mut random = StdRng::seed_from_u64(self.seed);
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
@@ -79,6 +97,64 @@ impl Worker {
             ended??;
         }
         Ok(Exit::Violated)
+    }
+}
+
+impl Working {
+    /// Opens the store and starts the work.
+    pub(crate) async fn start(place: &Place, stored: &Stored, seed: u64) -> anyhow::Result<Self> {
+        let child = Child::open(place, stored, Commit::TwoPhases, 1).await?;
+        let failed = Arc::new(Mutex::new(None));
+        let mut random = StdRng::seed_from_u64(seed);
+        let (mut transactions, mut others) = (JoinSet::new(), JoinSet::new());
+        for task in 0..TASKS {
+            let (child, random) = (child.clone(), StdRng::seed_from_u64(random.random()));
+            let work = async move { child.transactions(task, random).await };
+            transactions.spawn(note(work, failed.clone()));
+        }
+        let (seed, crawler, watcher) = (random.random(), child.clone(), child.clone());
+        others.spawn(note(async move { crawler.crawl(seed).await }, failed.clone()));
+        others.spawn(note(async move { watcher.watch().await }, failed.clone()));
+        Ok(Working { child, transactions, others, failed })
+    }
+
+    /// The number of acknowledged commits.
+    pub(crate) fn committed(&self) -> u64 {
+        self.child.committed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the first failure that no kill explains.
+    ///
+    /// # Errors
+    /// That failure.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Waits for the transactions that have begun, and cuts the other work off.
+    ///
+    /// # Errors
+    /// As [`check`](Working::check).
+    pub(crate) async fn end(mut self) -> anyhow::Result<()> {
+        self.child.ending.store(true, Ordering::Relaxed);
+        while self.transactions.join_next().await.is_some() {}
+        self.others.shutdown().await;
+        self.check()?;
+        if let Ok(child) = Arc::try_unwrap(self.child) {
+            child.world.stop().await;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the failure of a task.
+async fn note(
+    work: impl Future<Output = anyhow::Result<()>>,
+    failed: Arc<Mutex<Option<anyhow::Error>>>,
+) {
+    if let Err(error) = work.await {
+        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 }
 
@@ -108,10 +184,39 @@ fn draw(random: &mut StdRng) -> Work {
 }
 
 impl Child {
+    async fn open(
+        place: &Place,
+        stored: &Stored,
+        commit: Commit,
+        run: u64,
+    ) -> anyhow::Result<Arc<Self>> {
+        let ledger = Writer::open(&place.ledger())?;
+        Ok(Arc::new(Child {
+            world: World::open(place, stored, commit).await?,
+            ledger,
+            place: place.clone(),
+            run,
+            remote: stored.is_remote(),
+            committed: AtomicU64::new(0),
+            ending: AtomicBool::new(false),
+        }))
+    }
+
+    /// True for a failure that the end of an outage ends, too.
+    fn passes(&self, error: &Error) -> bool {
+        self.remote && (error.is_retryable() || matches!(error, Error::Overloaded { .. }))
+    }
+
     /// Runs one transaction after the other.
     async fn transactions(&self, task: u64, mut random: StdRng) -> anyhow::Result<()> {
         for n in 0u64.. {
-            self.world.db.admit().await?;
+            if self.ending.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.world.db.admit().await {
+                Err(error) if self.passes(&error) => continue,
+                admitted => admitted?,
+            }
             let (id, work) = (format!("{}-{task}-{n}", self.run), draw(&mut random));
             self.ledger.line(&Line::Begin(id.clone(), work))?;
             self.transaction(&id, work, &mut random).await?;
@@ -123,13 +228,9 @@ impl Child {
     /// Runs a transaction until it commits, or until its outcome is unknown.
     async fn transaction(&self, id: &str, work: Work, random: &mut StdRng) -> anyhow::Result<()> {
         loop {
-            let mut tx = self.world.db.begin().await?;
-            let result = match self.world.tables.apply(&mut tx, id, work).await {
-                Ok(()) => tx.commit().await,
-                Err(error) => Err(error),
-            };
-            match result {
+            match self.attempt(id, work).await {
                 Ok(ts) => {
+                    self.committed.fetch_add(1, Ordering::Relaxed);
                     return Ok(self.ledger.line(&Line::Commit(id.to_owned(), ts.as_u64()))?);
                 }
                 Err(Error::Unknown { .. }) => {
@@ -141,14 +242,30 @@ impl Child {
         }
     }
 
+    async fn attempt(&self, id: &str, work: Work) -> percolator::Result<Timestamp> {
+        let mut tx = self.world.db.begin().await?;
+        self.world.tables.apply(&mut tx, id, work).await?;
+        tx.commit().await
+    }
+
     /// Alternates between loading the web site and recrawling it.
     async fn crawl(&self, seed: u64) -> anyhow::Result<()> {
         let (site, base) = (self.place.site(), Base::parse(BASE)?);
         let index = &self.world.index;
         for turn in 0u64.. {
             let (options, progress) = (LoadOptions::default(), webindex::Progress::default());
-            index.load(&site, &base, &options, &progress).await?;
-            index.recrawl(RECRAWL_PCT, seed.wrapping_add(turn), &progress).await?;
+            let crawled = async {
+                index.load(&site, &base, &options, &progress).await?;
+                index.recrawl(RECRAWL_PCT, seed.wrapping_add(turn), &progress).await
+            };
+            match crawled.await {
+                Err(webindex::Error::Database(error))
+                    // The next turn loads again what may not have been committed.
+                    if self.passes(&error)
+                        || self.remote && matches!(*error, Error::Unknown { .. }) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => {}
+            }
         }
         Ok(())
     }
@@ -167,7 +284,10 @@ impl Child {
     /// Repeatedly sums all accounts at one moment, and logs the counts so far.
     async fn watch(&self) -> anyhow::Result<()> {
         loop {
-            let (at, sum) = self.sum().await?;
+            let (at, sum) = match self.sum().await {
+                Err(error) if self.passes(&error) => continue,
+                sum => sum?,
+            };
             let expected = BALANCE * ACCOUNTS as i64;
             anyhow::ensure!(sum == expected, "the accounts hold {sum} at {at}, not {expected}");
             let (own, index) = (self.world.db.stats(), self.world.index.database().stats());

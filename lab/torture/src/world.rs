@@ -1,10 +1,12 @@
 //! Opens the tables that the torture uses, their observers, and the web index beside them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bigtable_hbase::{HbaseAddress, HbaseOptions, HbaseStore};
 use percolator::admin::GcOptions;
 use percolator::{
-    Change, Column, Error, Observer, OpenOptions, Percolator, Registration, Result, Table,
+    Change, Column, Error, Observer, OpenOptions, Options, Percolator, Registration, Result, Table,
     Transaction, WorkerOptions, Workers,
 };
 use percolator_cli::store::{Commit, Durability};
@@ -35,6 +37,43 @@ const GC: GcOptions = GcOptions {
     interval: Duration::from_millis(500),
     share: 0.1,
 };
+/// Each round on HBase compacts files.
+const HBASE_GC_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The place of the data.
+#[derive(Debug, Clone)]
+pub(crate) enum Stored {
+    /// A directory, and when a commit counts as durable.
+    OnDisk(Durability),
+    /// A namespace of an HBase cluster.
+    Hbase(Box<HbaseAddress>),
+}
+
+impl Stored {
+    /// True if the store may be away for a while, without the end of this process.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Stored::Hbase(_))
+    }
+
+    async fn open(&self, place: &Place, client: Options) -> anyhow::Result<Percolator> {
+        match self {
+            Stored::OnDisk(durability) => {
+                let durability = (*durability).into();
+                let gc = Some(GC);
+                let options = OpenOptions { durability, client, gc, ..OpenOptions::default() };
+                Ok(Percolator::open_with(place.store(), options).await?)
+            }
+            Stored::Hbase(address) => {
+                let store = HbaseStore::connect(address, HbaseOptions::default()).await?;
+                let db = Percolator::over(Arc::new(store), client.clone()).await?;
+                // Versions must stay until no earlier request can be applied any more.
+                let gc = GcOptions { retention: 4 * address.request_life_max(), ..GC };
+                let gc = GcOptions { interval: HBASE_GC_INTERVAL, ..gc };
+                Ok(db.another_client_with(client, Some(gc)).await?)
+            }
+        }
+    }
+}
 
 /// The open store. Transactions and their observers have a client separate from that of the
 /// web index, so that each client knows the changes of its own commits.
@@ -64,12 +103,10 @@ impl World {
     /// Opens the store, the tables and the index, and starts the observers.
     pub(crate) async fn open(
         place: &Place,
-        durability: Durability,
+        stored: &Stored,
         commit: Commit,
     ) -> anyhow::Result<Self> {
-        let (durability, client) = (durability.into(), commit.options());
-        let options = OpenOptions { durability, client, gc: Some(GC), ..OpenOptions::default() };
-        let index_db = Percolator::open_with(place.store(), options).await?;
+        let index_db = stored.open(place, commit.options()).await?;
         let db = index_db.another_client().await?;
         let tables = Tables::open(&db).await?;
         let workers = db.observe(tables.observers(), WorkerOptions::default()).await?;

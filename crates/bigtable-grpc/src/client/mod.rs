@@ -36,6 +36,7 @@ mod batch;
 mod channel;
 mod credentials;
 mod each;
+mod examine;
 mod filter;
 mod gather;
 mod limits;

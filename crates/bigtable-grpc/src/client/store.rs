@@ -78,6 +78,8 @@ pub struct GrpcStore {
     channels: Arc<Channels>,
     instance: String,
     app_profile: String,
+    /// Why it is not known how the application profile routes requests, if it is not.
+    pub(super) profile_unread: Option<String>,
     /// How much the server takes in one request.
     limits: Limits,
     /// Time that conditional mutations and reads wait for others.
@@ -119,13 +121,14 @@ impl GrpcStore {
             channels,
             instance,
             app_profile,
+            profile_unread: None,
             limits,
             batch_delay,
             gathers,
             runtime,
             opened,
         };
-        store.check_routing().await?;
+        store.profile_unread = store.check_routing().await?;
         // Google's own service has no extension.
         if !store.channels.by_token() {
             let routing = routing(&[("name", &store.instance)])?;
@@ -138,7 +141,9 @@ impl GrpcStore {
         Ok(store)
     }
 
-    async fn check_routing(&self) -> Result<()> {
+    /// Checks how the application profile routes requests. Returns why that is not known, if the
+    /// server does not tell.
+    async fn check_routing(&self) -> Result<Option<String>> {
         let name = format!("{}/appProfiles/{}", self.instance, self.app_profile);
         let routing = routing(&[("name", &name)])?;
         let answer = repeat(self.channels.deadline(), || async {
@@ -149,14 +154,16 @@ impl GrpcStore {
         let profile = match answer.await {
             Ok(profile) => profile,
             // Google's emulator has no profiles, and only one place to route to.
-            Err(status) if status.code() == Code::Unimplemented => return Ok(()),
+            Err(status) if status.code() == Code::Unimplemented => {
+                return Ok(Some(format!("the server describes no profiles: {}", status.message())));
+            }
             // Credentials without the permission to read profiles may still use them.
             Err(status) if self.channels.by_token() && status.code() == Code::PermissionDenied => {
                 tracing::warn!(
                     profile = name,
                     "this client cannot read how the application profile routes requests"
                 );
-                return Ok(());
+                return Ok(Some(format!("{name} may not be read: {}", status.message())));
             }
             Err(status) => return Err(of_read(&status)),
         };
@@ -164,7 +171,7 @@ impl GrpcStore {
             Some(RoutingPolicy::SingleClusterRouting(single))
                 if single.allow_transactional_writes =>
             {
-                Ok(())
+                Ok(None)
             }
             Some(RoutingPolicy::SingleClusterRouting(_)) => Err(Error::invalid(format!(
                 "application profile {name} does not allow single-row transactions, which \
@@ -177,12 +184,12 @@ impl GrpcStore {
         }
     }
 
-    fn table_name(&self, id: &str) -> String {
+    pub(super) fn table_name(&self, id: &str) -> String {
         format!("{}/tables/{id}", self.instance)
     }
 
     /// The families of the table, if it exists.
-    async fn look(
+    pub(super) async fn look(
         &self,
         name: &str,
         routing: &MetadataValue<Ascii>,
@@ -280,7 +287,7 @@ fn is_aggregate(family: &ColumnFamily) -> bool {
 /// A garbage collection rule would delete data that Percolator still needs. A rule by age is
 /// the worst: to it, logical timestamps are dates in January 1970. A rule of any other family of
 /// the table is refused too, as the server of this crate refuses it.
-fn check_families(
+pub(super) fn check_families(
     table: &str,
     families: &[String],
     there: &BTreeMap<String, ColumnFamily>,

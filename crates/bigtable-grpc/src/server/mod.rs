@@ -48,7 +48,7 @@ mod purge;
 mod read_each;
 mod read_rows;
 mod row_set;
-mod rules;
+pub(crate) mod rules;
 mod sample;
 mod schema;
 mod status;

@@ -121,7 +121,11 @@ pub(crate) fn check(rule: &GcRule) -> Result<(), Status> {
 /// from a backup for example. The families of a table cannot be apart from it.
 pub(crate) fn is_percolators(record: &TableRecord) -> bool {
     let id = record.name.rsplit('/').next().unwrap_or_default();
-    let has = |name: &str| record.families.iter().any(|family| family.name == name);
+    belongs_to_percolator(id, |name| record.families.iter().any(|family| family.name == name))
+}
+
+/// The same for a table with this id, of which `has` knows the families.
+pub(crate) fn belongs_to_percolator(id: &str, has: impl Fn(&str) -> bool) -> bool {
     id.starts_with(PERCOLATOR_PREFIX)
         || layout::PERCOLATOR_FAMILIES.iter().all(|family| has(family.as_str()))
 }

@@ -4,3 +4,5 @@ mod conformance;
 mod fake;
 mod lost_answers;
 mod on_hbase;
+mod reclaim;
+mod versions;

@@ -10,6 +10,7 @@ pub(crate) mod config;
 mod console;
 mod csv;
 mod demo;
+mod doctor;
 mod export;
 mod failures;
 mod gc;
@@ -58,6 +59,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Observers(observers::Observers),
     Check(check::Check),
+    Doctor(doctor::Doctor),
     Backup(backup::Backup),
     Export(export::Export),
     Import(import::Import),
@@ -101,6 +103,7 @@ impl Command {
             // These commands need the directory for themselves, run for long, or open none.
             Command::Demo(_)
             | Command::Check(_)
+            | Command::Doctor(_)
             | Command::Restore(_)
             | Command::Import(_)
             | Command::Console(_)
@@ -145,6 +148,7 @@ impl Command {
             Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
             Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
             Command::Check(check) => Some(check.run(context).await),
+            Command::Doctor(doctor) => interrupt.cut_off(doctor.run(context)).await,
             Command::Backup(backup) => interrupt.cut_off(backup.run(context)).await,
             Command::Export(export) => interrupt.cut_off(export.run(context)).await,
             Command::Import(import) => interrupt.cut_off(import.run(context)).await,

@@ -9,7 +9,7 @@ use crate::shell::{Ran, Shell, program, run};
 
 /// The words by which each command fails once it runs. `NONE` is a path that does not exist, and
 /// `FILE` a file where a directory should be. A command without words cannot fail when it runs.
-const FAILING: [(&str, &str); 49] = [
+const FAILING: [(&str, &str); 50] = [
     ("demo", "NONE --once"),
     ("webindex load", "NONE --base https://a.example/ --data NONE"),
     ("webindex remove", "https://a.example/ --data NONE"),
@@ -55,6 +55,7 @@ const FAILING: [(&str, &str); 49] = [
     ("cluster status", "--data NONE"),
     ("cluster down", "--data NONE"),
     ("oracle status", "--config NONE"),
+    ("doctor", "--config NONE"),
     ("config view", "--config NONE"),
     ("config reference", ""),
     ("completions", ""),

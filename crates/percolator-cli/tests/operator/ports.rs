@@ -26,6 +26,9 @@ fn a_cluster_listens_at_the_ports_that_are_named() {
     assert_eq!([at(0), at(1), at(2)], [expected(0), expected(1), expected(2)]);
     // These commands read the settings from a file, too.
     assert!(cluster.on(&["oracle", "status", "--json"]).with(0).json()["latest_ts"].is_number());
+    let doctor = cluster.on(&["doctor", "--json"]).with(0).json();
+    let found = doctor.as_array().unwrap();
+    assert!(found.len() > 2 && found.iter().all(|of| of["verdict"] == "sound"), "{doctor}");
     let view = cluster.on(&["config", "view", "--json"]).with(0).json();
     assert_eq!(view["oracles"], serde_json::json!([expected(1), expected(2)]));
     cluster.on(&["set", "Bob", "bal", "1"]).with(0);

@@ -46,7 +46,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{ConditionalMutation, Mutation, Probe, Selection, TimeRange, Timestamp};
+use bigtable::{
+    ConditionalMutation, Mutation, Probe, REQUEST_LIFE_MAX, Selection, TimeRange, Timestamp,
+};
 use bytes::Bytes;
 
 use crate::gc::record::{raise_record, read_record};
@@ -60,9 +62,6 @@ use crate::txn::held::check_held;
 use crate::txn::open_readers::{LIVES, term};
 use crate::{Error, InvalidKind, Result};
 
-/// The longest life of a request that is supported. No registration is believed for longer
-/// than four times this.
-const LIFE_MAX: Duration = Duration::from_secs(150);
 /// The name of the record of the longest life of any client's requests, in milliseconds.
 const LONGEST_LIFE: &str = "longest request life";
 /// How often one write of a registration is tried.
@@ -97,16 +96,17 @@ pub(super) async fn learn_longest_life(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Checks that requests to the store do not live too long.
+/// Checks that requests to the store do not live too long. No registration is believed for longer
+/// than four times the bound.
 ///
 /// # Errors
-/// [`Error::Invalid`] if a request may live for longer than [`LIFE_MAX`].
+/// [`Error::Invalid`] if a request may live for longer than [`REQUEST_LIFE_MAX`].
 pub(crate) fn check_life(life: Option<Duration>) -> Result<()> {
     match life {
-        Some(life) if life > LIFE_MAX => Err(Error::invalid(
+        Some(life) if life > REQUEST_LIFE_MAX => Err(Error::invalid(
             InvalidKind::Options,
             format!(
-                "a request to this store may stay in flight for {life:?}, but at most {LIFE_MAX:?} \
+                "a request to this store may stay in flight for {life:?}, but at most {REQUEST_LIFE_MAX:?} \
                  are allowed, because the store has no floor: give the store's client a shorter \
                  deadline"
             ),

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percolator::Percolator;
 use serde_json::{Value, json};
 use tpce::{Entry, Log};
 
@@ -12,6 +13,7 @@ use crate::server::{ANY_PORT, Server};
 use crate::system::shared_clock;
 
 use super::series::Series;
+use super::worker::{self, LIFETIME};
 
 /// A commit survives the death of the table server, not that of the machine.
 const DURABILITY: [&str; 2] = ["--durability", "buffered"];
@@ -24,6 +26,10 @@ pub(super) struct Cluster {
     /// The table server; `None` while it is killed.
     table: Option<Server>,
     table_address: String,
+    /// The store's URL.
+    store: String,
+    /// Time after the death of a worker until others take it for dead.
+    lifetime: Duration,
     oracle: Server,
     customers: u64,
     seed: u64,
@@ -42,12 +48,30 @@ impl Cluster {
         seed: u64,
     ) -> anyhow::Result<Self> {
         let table = Server::over(&data.join("table"), "table", ANY_PORT, &DURABILITY)?;
+        let store = format!("bigtable://{}/bench/fig10", table.address());
+        let own = (store.as_str(), LIFETIME);
+        let mut cluster = Cluster::over(data, own, workers, customers, seed)?;
+        cluster.table_address = table.address().to_owned();
+        cluster.table = Some(table);
+        Ok(cluster)
+    }
+
+    /// Starts an oracle and workers over a store that others serve.
+    pub(super) fn over(
+        data: &Path,
+        (store, lifetime): (&str, Duration),
+        workers: usize,
+        customers: u64,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
         Ok(Cluster {
             data: data.to_owned(),
             workers: (0..workers).map(|_| None).collect(),
-            table_address: table.address().to_owned(),
-            table: Some(table),
+            table_address: String::new(),
+            table: None,
+            store: store.to_owned(),
+            lifetime,
             oracle,
             customers,
             seed,
@@ -57,8 +81,8 @@ impl Cluster {
         })
     }
 
-    pub(super) fn addresses(&self) -> (&str, &str) {
-        (&self.table_address, self.oracle.address())
+    pub(super) async fn connect(&self) -> anyhow::Result<Percolator> {
+        worker::connect(&self.store, self.oracle.address(), self.lifetime).await
     }
 
     /// Makes the current time the origin of all times, and returns it.
@@ -102,7 +126,8 @@ impl Cluster {
             let number = self.logs.len() as u64 + 1;
             let log = self.data.join(format!("worker-{number}.log"));
             let arguments = [
-                ("--table", self.table_address.clone()),
+                ("--store", self.store.clone()),
+                ("--lifetime-ms", self.lifetime.as_millis().to_string()),
                 ("--oracle", self.oracle.address().to_owned()),
                 ("--customers", self.customers.to_string()),
                 ("--seed", self.seed.to_string()),

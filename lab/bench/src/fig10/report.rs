@@ -12,13 +12,13 @@ use super::{Fig10, Outcome, Round, worker};
 /// Least share of the baseline while a third of the capacity is away.
 const LEFT_MIN: f64 = 0.66;
 /// Share of the baseline at which throughput counts as back.
-const BACK: f64 = 0.97;
+pub(super) const BACK: f64 = 0.97;
 
 /// The paper's Figure 10, read off it: minutes since a third of the tablet servers was killed,
 /// and Trade-Results a second.
-const PAPER: [(f64, f64); 6] =
+pub(super) const PAPER: [(f64, f64); 6] =
     [(0.0, 56.2), (4.0, 38.9), (11.0, 38.9), (14.0, 55.0), (17.0, 54.5), (28.0, 56.0)];
-const PAPER_BASELINE: f64 = 56.2;
+pub(super) const PAPER_BASELINE: f64 = 56.2;
 /// The minute at which the paper's servers were back, where the plateau ends.
 const PAPER_RETURNED: f64 = 11.0;
 

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bigtable_grpc::{Address, ClientOptions, GrpcStore};
+use bigtable_grpc::ClientOptions;
 use clap::Args;
 use percolator::Percolator;
-use percolator::cluster::{Cluster, Locks};
+use percolator::cluster::{Cluster, Locks, StoreAddress};
 use serde_json::{Value, json};
 use tpce::{Exchange, Log, Pace, Pacer, Scale, Seat};
 
@@ -32,20 +32,26 @@ const CLIENTS: usize = 8;
 /// be resolved. A live process renews its token three times in this time.
 pub(super) const LIFETIME: Duration = Duration::from_secs(2);
 
-pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percolator> {
-    let address = Address::from_env(&format!("bigtable://{table}/bench/fig10"))?;
-    let client = GrpcStore::open(&address, ClientOptions::default()).await?;
+pub(super) async fn connect(
+    store: &str,
+    oracle: &str,
+    lifetime: Duration,
+) -> anyhow::Result<Percolator> {
+    let store = StoreAddress::from_env(store)?.open(ClientOptions::default()).await?;
     let cluster =
-        Cluster { gc: None, locks: Locks::table(LIFETIME), ..Cluster::new(vec![oracle.parse()?]) };
-    Ok(Percolator::connect(Arc::new(client), cluster).await?)
+        Cluster { gc: None, locks: Locks::table(lifetime), ..Cluster::new(vec![oracle.parse()?]) };
+    Ok(Percolator::connect(store, cluster).await?)
 }
 
 /// Drive the brokerage of `percolator-bench fig10`; requests come on stdin, answers go to stdout.
 #[derive(Debug, Args)]
 pub(crate) struct Fig10Worker {
-    /// The address of the table server.
+    /// The store's URL.
     #[arg(long)]
-    table: String,
+    store: String,
+    /// Milliseconds after the death of a process until others take it for dead.
+    #[arg(long)]
+    lifetime_ms: u64,
     /// The address of the oracle.
     #[arg(long)]
     oracle: String,
@@ -69,7 +75,8 @@ impl Fig10Worker {
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let mut requests = requests();
         let log = Log::create(&self.log, shared_clock)?;
-        let db = connect(&self.table, &self.oracle).await?;
+        let db =
+            connect(&self.store, &self.oracle, Duration::from_millis(self.lifetime_ms)).await?;
         let scale = Scale::new(self.customers, self.seed);
         let seat = Seat { number: self.number, made: self.made, log };
         let exchange = Exchange::join(db, scale, seat).await?;

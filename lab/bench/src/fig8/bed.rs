@@ -33,6 +33,8 @@ pub(super) struct Arm {
     pub(super) callers: usize,
     pub(super) cells: Arc<Cells>,
     beside: Option<Beside>,
+    /// True if processes that this one does not know work for the arm.
+    elsewhere: bool,
 }
 
 pub(super) struct Bed {
@@ -57,17 +59,7 @@ impl Bed {
         dir: &Path,
     ) -> anyhow::Result<Bed> {
         let progress = Progress::new(context.out.quiet, None);
-        let mut bed = Bed {
-            arms: Vec::new(),
-            missing: Vec::new(),
-            keys: Cells::keys(settings.cells),
-            fewer: Cells::keys(settings.cells.min(FEWER_CELLS_MAX)),
-            callers: settings.callers,
-            random: SmallRng::seed_from_u64(turns.seed),
-            server: None,
-            emulator: None,
-            postgres: None,
-        };
+        let mut bed = Bed::empty(settings.cells, settings.callers, turns);
         let with = |beside| !settings.without.contains(&beside);
         for part in 0..6 {
             go_on(context)?;
@@ -82,6 +74,41 @@ impl Bed {
                 _ => {}
             }
         }
+        Ok(bed)
+    }
+
+    fn empty(cells: usize, callers: usize, turns: Turns) -> Bed {
+        Bed {
+            arms: Vec::new(),
+            missing: Vec::new(),
+            keys: Cells::keys(cells),
+            fewer: Cells::keys(cells.min(FEWER_CELLS_MAX)),
+            callers,
+            random: SmallRng::seed_from_u64(turns.seed),
+            server: None,
+            emulator: None,
+            postgres: None,
+        }
+    }
+
+    /// Loads two copies into another store: a raw one, and one with transactions.
+    pub(super) async fn over(
+        [raw, cells]: [Place; 2],
+        (count, callers): (usize, usize),
+        turns: Turns,
+    ) -> anyhow::Result<Bed> {
+        let mut bed = Bed::empty(count, callers, turns);
+        let raw = bed.copy(raw).await?;
+        bed.arm("raw_get", &raw, Work::Get, "Table::read_row: one Get");
+        bed.many("raw_get_many", &raw, Work::Get, "the same, many callers");
+        bed.arm("raw_set", &raw, Work::Set, "Table::mutate_row: one Put with the row's guard");
+        bed.many("raw_set_many", &raw, Work::Set, "the same, many callers");
+        let cells = bed.copy(cells).await?;
+        bed.arm("get", &cells, Work::Get, "get at a snapshot");
+        bed.many("get_many", &cells, Work::Get, "the same, many callers");
+        bed.arm("tx", &cells, Work::Set, "a transaction that sets a cell, the oracle here");
+        bed.many("tx_many", &cells, Work::Set, "the same, many callers");
+        bed.arms.iter_mut().for_each(|arm| arm.elsewhere = true);
         Ok(bed)
     }
 
@@ -103,6 +130,7 @@ impl Bed {
             (Some(Beside::Emulator), _, Some(Emulator::Started(server))) => Others::Server(server),
             (Some(Beside::Emulator), _, _) => Others::Unknown,
             (Some(Beside::Postgres), _, _) => Others::Descendants,
+            _ if arm.elsewhere => Others::Unknown,
             _ => Others::Nobody,
         }
     }
@@ -122,7 +150,15 @@ impl Bed {
 
     fn arm(&mut self, name: &'static str, cells: &Arc<Cells>, work: Work, operation: &'static str) {
         let cells = cells.clone();
-        self.arms.push(Arm { name, operation, work, callers: 1, cells, beside: None });
+        self.arms.push(Arm {
+            name,
+            operation,
+            work,
+            callers: 1,
+            cells,
+            beside: None,
+            elsewhere: false,
+        });
     }
 
     fn many(
@@ -133,7 +169,15 @@ impl Bed {
         operation: &'static str,
     ) {
         let (cells, callers) = (cells.clone(), self.callers);
-        self.arms.push(Arm { name, operation, work, callers, cells, beside: None });
+        self.arms.push(Arm {
+            name,
+            operation,
+            work,
+            callers,
+            cells,
+            beside: None,
+            elsewhere: false,
+        });
     }
 
     /// Adds the arms whose writes survive the end of the process.

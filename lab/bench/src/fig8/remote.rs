@@ -63,8 +63,12 @@ pub(super) async fn tables(address: &str) -> anyhow::Result<[Place; 2]> {
     // Each run has a name of its own, because an emulator may hold tables of another run.
     let run = format!("fig8-{}", std::process::id());
     let address: Address = format!("bigtable://{address}/bench/{run}").parse()?;
-    let store: Arc<dyn Store> =
-        Arc::new(GrpcStore::open(&address, ClientOptions::default()).await?);
+    let store = GrpcStore::open(&address, ClientOptions::default()).await?;
+    tables_in(Arc::new(store)).await
+}
+
+/// The same in any store.
+pub(super) async fn tables_in(store: Arc<dyn Store>) -> anyhow::Result<[Place; 2]> {
     let db = Percolator::over(store.clone(), Options::default()).await?;
     let raw = embedded::raw(&*store, "raw", true).await?;
     Ok([raw, embedded::transactions(&db, Options::default(), "cells").await?])

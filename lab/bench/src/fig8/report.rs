@@ -14,8 +14,8 @@ use crate::statistics::Estimate;
 use crate::turns::Turn;
 
 /// The paper's Figure 8: Percolator's rate over Bigtable's.
-const PAPER_READ: f64 = 0.94;
-const PAPER_WRITE: f64 = 0.23;
+pub(super) const PAPER_READ: f64 = 0.94;
+pub(super) const PAPER_WRITE: f64 = 0.23;
 
 /// The rate of one arm over another's, with its bar and the paper's value.
 const RATES: [Row; 51] = [

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bigtable::{ConditionalMutation, Error, Mutation, Timestamp};
+use bigtable::{ConditionalMutation, Error, Finding, Mutation, Timestamp, Verdict};
 use tonic::Status;
 
 use super::script::{FAMILY, Script, scan, table_of};
@@ -66,6 +66,27 @@ async fn every_request_carries_the_token_and_goes_where_it_belongs() {
     assert!(data.headers_of("read_rows")[0].routing.ends_with("&app_profile_id=batch"));
     let shown = format!("{store:?} {table:?}");
     assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn a_profile_that_is_not_shown_is_not_called_sound() {
+    let profile = async |store: GrpcStore| {
+        let findings: Vec<Finding> = store.examine().await.unwrap();
+        findings.into_iter().find(|one| one.about == "application profile").unwrap()
+    };
+    for (hidden, verdict) in [
+        (None, Verdict::Sound),
+        (Some(Status::permission_denied("no role")), Verdict::Unknown),
+        (Some(Status::unimplemented("no profiles")), Verdict::Unknown),
+    ] {
+        let (data, admin) = (Script::default(), Script::default());
+        let why = hidden.as_ref().map(|status| status.message().to_owned());
+        admin.play(|play| play.profile_hidden = hidden);
+        let store = store(&data, &admin, &Arc::default(), "bigtable://p/i").await.unwrap();
+        let found = profile(store).await;
+        assert_eq!((found.verdict, found.help.is_some()), (verdict, why.is_some()), "{found:?}");
+        assert!(found.found.contains(&why.unwrap_or_default()), "{found:?}");
+    }
 }
 
 #[tokio::test]

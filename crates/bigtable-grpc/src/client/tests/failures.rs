@@ -1,6 +1,6 @@
 //! Tests the client with missing, broken and wrong answers.
 
-use bigtable::{ConditionalMutation, Error, Mutation, RowMutation, Timestamp};
+use bigtable::{ConditionalMutation, Error, Mutation, RowMutation, Timestamp, Verdict};
 use tokio::net::TcpListener;
 use tonic::Status;
 
@@ -165,6 +165,14 @@ async fn tables_that_lose_data_are_refused() {
         refused.contains("garbage collection rule") && refused.contains("remove it"),
         "{refused}"
     );
+    // Other tables may have rules: only Percolator's own are wrong.
+    let address: Address = format!("bigtable://{}/p/i", script.serve().await).parse().unwrap();
+    let store = GrpcStore::open(&address, ClientOptions::default()).await.unwrap();
+    let found = store.examine().await.unwrap();
+    let wrong: Vec<_> = found.iter().filter(|one| one.verdict == Verdict::Wrong).collect();
+    let [wrong] = wrong[..] else { panic!("{found:?}") };
+    assert_eq!(wrong.about, "table percolator.meta");
+    assert!(wrong.found.contains("cbt setgcpolicy percolator.meta f never"), "{wrong:?}");
 
     let script = Script::default();
     let several = RoutingPolicy::MultiClusterRoutingUseAny(MultiClusterRoutingUseAny::default());

@@ -79,6 +79,8 @@ pub(super) struct Play {
     /// If set, mutations get no answer.
     pub(super) deaf: bool,
     pub(super) profile: Option<RoutingPolicy>,
+    /// If set, the profile is not shown.
+    pub(super) profile_hidden: Option<Status>,
     pub(super) ping: Option<Status>,
     pub(super) families: Option<Vec<(&'static str, admin::ColumnFamily)>>,
     pub(super) may_not_change: bool,
@@ -215,6 +217,18 @@ impl BigtableTableAdmin for Script {
         Ok(Response::new(admin::Table { name, column_families, ..Default::default() }))
     }
 
+    async fn list_tables(
+        &self,
+        request: Request<admin::ListTablesRequest>,
+    ) -> Result<Response<admin::ListTablesResponse>, Status> {
+        self.note("list_tables", &request);
+        let parent = request.into_inner().parent;
+        let table =
+            |id: &str| admin::Table { name: format!("{parent}/tables/{id}"), ..Default::default() };
+        let tables = ["t", "percolator.meta"].map(table).to_vec();
+        Ok(Response::new(admin::ListTablesResponse { tables, ..Default::default() }))
+    }
+
     async fn modify_column_families(
         &self,
         request: Request<admin::ModifyColumnFamiliesRequest>,
@@ -235,6 +249,9 @@ impl BigtableInstanceAdmin for Script {
         request: Request<admin::GetAppProfileRequest>,
     ) -> Result<Response<admin::AppProfile>, Status> {
         self.note("get_app_profile", &request);
+        if let Some(status) = self.play(|play| play.profile_hidden.clone()) {
+            return Err(status);
+        }
         let single =
             SingleClusterRouting { allow_transactional_writes: true, ..Default::default() };
         let policy = self.play(|play| play.profile.clone());

@@ -15,11 +15,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::proto::{
-    ActiveMasterResponse, Cell, CellsOfRow, CreateTableRequest, ExceptionResponse,
-    GetTableDescriptorsRequest, GetTableDescriptorsResponse, GetTableNamesRequest,
-    GetTableNamesResponse, MetaLocationsResponse, MultiRequest, MultiResponse, Nothing,
-    ProcedureResponse, RegionAction, RegionInfo, RegionInfoResponse, RegionLocation, RequestHeader,
-    ResponseHeader, ScanRequest, ScanResponse, ServerName, TableName, TableSchema,
+    ActiveMasterResponse, Cell, CellsOfRow, ClusterStatus, ClusterStatusResponse,
+    CompactRegionRequest, CreateTableRequest, ExceptionResponse, GetTableDescriptorsRequest,
+    GetTableDescriptorsResponse, GetTableNamesRequest, GetTableNamesResponse,
+    MetaLocationsResponse, MultiRequest, MultiResponse, Nothing, ProcedureResponse, RegionAction,
+    RegionInfo, RegionInfoResponse, RegionLocation, RequestHeader, ResponseHeader, ScanRequest,
+    ScanResponse, ServerName, TableName, TableSchema, Version,
 };
 use crate::{HbaseOptions, HbaseStore};
 use rows::Rows;
@@ -53,12 +54,15 @@ pub(super) struct Fake {
 #[derive(Debug)]
 struct State {
     port: u16,
+    version: Mutex<String>,
     tables: Mutex<BTreeMap<Bytes, TableSchema>>,
     rows: Mutex<Rows>,
     faults: Mutex<VecDeque<Fault>>,
     held: Mutex<Vec<RegionAction>>,
     /// Copies of requests which change rows.
     changes: Mutex<u32>,
+    /// The families of the compactions that were asked for.
+    compactions: Mutex<Vec<String>>,
 }
 
 /// The reply to one call.
@@ -75,11 +79,13 @@ impl Fake {
         let port = listener.local_addr().expect("an address").port();
         let state = Arc::new(State {
             port,
+            version: Mutex::new("2.6.1".to_owned()),
             tables: Mutex::default(),
             rows: Mutex::default(),
             faults: Mutex::default(),
             held: Mutex::default(),
             changes: Mutex::default(),
+            compactions: Mutex::default(),
         });
         let accepting = state.clone();
         let serving = tokio::spawn(async move {
@@ -92,10 +98,18 @@ impl Fake {
 
     /// A store in this cluster, with options such as `deadline=1s`.
     pub(super) async fn store(&self, options: &str) -> HbaseStore {
+        self.connect(options).await.expect("a connection to the fake cluster")
+    }
+
+    pub(super) async fn connect(&self, options: &str) -> bigtable::Result<HbaseStore> {
         let address = format!("hbase://127.0.0.1:{}/fake?{options}", self.state.port);
         let address = address.parse().expect("an address");
-        let connecting = HbaseStore::connect(&address, HbaseOptions::default());
-        connecting.await.expect("a connection to the fake cluster")
+        HbaseStore::connect(&address, HbaseOptions::default()).await
+    }
+
+    /// Makes this a cluster of another version of HBase.
+    pub(super) fn is_of_version(&self, version: &str) {
+        version.clone_into(&mut locked(&self.state.version));
     }
 
     /// Sets the fates of the next requests that change rows.
@@ -116,6 +130,16 @@ impl Fake {
     /// How many requests that change rows have arrived, copies included.
     pub(super) fn changes(&self) -> u32 {
         *locked(&self.state.changes)
+    }
+
+    /// The families of which a compaction in a region was asked for, since the last call.
+    pub(super) fn compactions(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.state.compactions))
+    }
+
+    /// The rows that have a guard.
+    pub(super) fn guarded(&self) -> Vec<String> {
+        locked(&self.state.rows).guarded()
     }
 }
 
@@ -191,13 +215,24 @@ impl State {
         };
         match method {
             "GetActiveMaster" => message(&ActiveMasterResponse { server_name: Some(server()) }),
+            "GetClusterStatus" => message(&ClusterStatusResponse {
+                cluster_status: ClusterStatus {
+                    hbase_version: Some(Version { version: locked(&self.version).clone() }),
+                    ..ClusterStatus::default()
+                },
+            }),
             "GetMetaRegionLocations" => message(&MetaLocationsResponse {
                 meta_locations: vec![RegionLocation {
                     region_info: RegionInfo::default(),
                     server_name: Some(server()),
                 }],
             }),
-            "GetNamespaceDescriptor" | "FlushRegion" | "CompactRegion" => message(&Nothing {}),
+            "CompactRegion" => {
+                let family = decode::<CompactRegionRequest>(body).family.expect("a family");
+                locked(&self.compactions).push(String::from_utf8_lossy(&family).into_owned());
+                message(&Nothing {})
+            }
+            "GetNamespaceDescriptor" | "FlushRegion" => message(&Nothing {}),
             "GetRegionInfo" => message(&RegionInfoResponse::default()),
             "GetTableDescriptors" => {
                 let asked: GetTableDescriptorsRequest = decode(body);

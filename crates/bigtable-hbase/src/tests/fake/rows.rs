@@ -94,6 +94,13 @@ impl Rows {
         }
     }
 
+    /// The keys of the rows that have a guard.
+    pub(super) fn guarded(&self) -> Vec<String> {
+        let has = |row: &Row| row.keys().any(|(family, ..)| family == GUARD_FAMILY);
+        let rows = self.0.iter().filter(|(_, row)| has(row));
+        rows.map(|((_, row), _)| String::from_utf8_lossy(row).into_owned()).collect()
+    }
+
     pub(super) fn cells(&self, table: &Bytes, row: &Bytes, select: &Select<'_>) -> Vec<Cell> {
         let Some(cells) = self.0.get(&(table.clone(), row.clone())) else { return Vec::new() };
         let mut taken: BTreeMap<(&Bytes, &Bytes), u32> = BTreeMap::new();
