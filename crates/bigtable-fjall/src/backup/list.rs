@@ -203,7 +203,7 @@ mod tests {
             ("engine/0.jnl".to_owned(), content),
             ("engine/keyspaces/1/tables/3".to_owned(), Content { sum: 5, bytes: 0 }),
         ];
-        List { files, ..List::new(StoreId::new(9)) }
+        List { files, made: 1_790_000_000, ..List::new(StoreId::new(9)) }
     }
 
     #[test]

@@ -63,8 +63,8 @@ async fn by_filter(table: &GrpcTable, gathered: Vec<Waiting<RowRead>>) {
     for read in gathered {
         groups.entry(read.request.filter.encode_to_vec()).or_default().push(read);
     }
-    // All requests go at once, as they would have without gathering: of the callers here, none waits
-    // for the answer to another one's read.
+    // All requests go at once, as they would have without gathering: of the callers here, none
+    // waits for the answer to another one's read.
     join_all(groups.into_values().map(|group| same(table, group))).await;
 }
 

@@ -33,9 +33,9 @@ pub struct WorkerOptions {
     /// after this time. Default: 30 s.
     pub row_lock_lifetime: Duration,
     /// For how long a worker renews that lock. An observer that runs for longer than this plus
-    /// the lock's lifetime is started a second time, beside its first run. Where the store is behind
-    /// a network, another process may also start it within its first 50 ms. It **may run twice, and
-    /// commits once**: any effect outside of its transaction, such as a call of another
+    /// the lock's lifetime is started a second time, beside its first run. Where the store is
+    /// behind a network, another process may also start it within its first 50 ms. It **may run
+    /// twice, and commits once**: any effect outside of its transaction, such as a call of another
     /// service, must be safe to repeat. Default: 600 s.
     pub run_max: Duration,
     /// How long a failed observer waits before its second attempt. Each further failure

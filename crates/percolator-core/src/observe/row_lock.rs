@@ -46,7 +46,7 @@ pub(super) struct RowLock<'a> {
     state: Mutex<State>,
 }
 
-/// What a worker has of a row lock.
+/// Whether a worker has its row lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The lock service was not asked, or has refused. The name is among those that this client

@@ -119,7 +119,7 @@ impl Slots {
     fn distinct(&self) -> Vec<(Timestamp, Option<Duration>)> {
         let open = self.iter().filter(|entry| !entry.lapsed);
         let mut all: Vec<_> = open.map(|entry| (entry.at, entry.asked)).collect();
-        // One of the past comes before all.
+        // For equal timestamps, an entry of the past comes first.
         all.sort_unstable();
         all.dedup_by_key(|(at, _)| *at);
         all
@@ -252,8 +252,8 @@ impl OpenReaders {
         state.registered = registered.map(|((was, until), oldest)| (was.max(oldest), until));
     }
 
-    /// Records that the registration names `oldest`, and was requested at `asked`. If it was written
-    /// for `past`, the safe point was found to lie at or below `past` after that.
+    /// Records that the registration names `oldest`, and was requested at `asked`. If it was
+    /// written for `past`, the safe point was found to lie at or below `past` after that.
     pub(crate) fn registered(&self, oldest: Timestamp, asked: Duration, past: Option<Timestamp>) {
         let (now, tenure) = (self.now(), tenure(self.life()));
         let mut state = self.state();
@@ -366,7 +366,7 @@ mod tests {
         drop((past, starting));
     }
 
-    /// A request of the oracle takes long, and renewals have failed. Its timestamp will be above
+    /// A request to the oracle takes long, and renewals have failed. Its timestamp will be above
     /// the last one that this client knows, so a registration there protects it. A snapshot of the
     /// past above that has lapsed, and stays so (H35).
     #[test]
