@@ -85,6 +85,7 @@ fn goals_are_checked_against_the_files_of_a_directory() {
     for (file, figures) in files {
         let settings = json!({
             "documents": 2_000_000, "clean_many": 10_000_000, "processed": 1_000_000, "minutes": 30,
+            "rows": 40_000_000,
         });
         let told = json!({
             "check_ok": true, "optimised": true, "settings": settings, "figures": figures,
