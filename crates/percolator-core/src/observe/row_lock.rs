@@ -72,9 +72,10 @@ pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowL
     }
     let (holder, since) = (context.shared.next_holder(), context.runtime().now());
     let lifetime = context.options.row_lock_lifetime;
-    let taken = context.shared.locks().try_lock(&name, holder, lifetime).await?;
-    let state = || Mutex::new(State::Taken);
-    Ok(taken.then(|| RowLock { context, name, holder, since, state: state() }))
+    if !context.shared.locks().try_lock(&name, holder, lifetime).await? {
+        return Ok(None);
+    }
+    Ok(Some(RowLock { context, name, holder, since, state: Mutex::new(State::Taken) }))
 }
 
 /// Begins a visit without a lock in the store. `None` while another worker of this client does so

@@ -74,6 +74,9 @@ struct Entry {
     lapsed: bool,
 }
 
+/// The timestamp has lapsed.
+struct Lapsed;
+
 impl Slots {
     /// Opens a timestamp. Returns its slot.
     fn open(&mut self, entry: Entry) -> usize {
@@ -106,13 +109,14 @@ impl Slots {
     /// The earliest time at which one of those who have `at` open has requested it. `None` if none
     /// has it open, or if it is a timestamp of the past for one of them. Others that have `at` open
     /// wait for a higher timestamp. So a later request time says nothing about a transaction that
-    /// has `at` itself.
-    fn asked(&self, at: Timestamp) -> Option<Duration> {
-        self.iter().filter(|entry| entry.at == at).map(|entry| entry.asked).min().flatten()
-    }
-
-    fn has_lapsed(&self, at: Timestamp) -> bool {
-        self.iter().any(|entry| entry.at == at && entry.lapsed)
+    /// has `at` itself. Returns an error if `at` has lapsed for one of them.
+    fn asked(&self, at: Timestamp) -> Result<Option<Duration>, Lapsed> {
+        let here = self.iter().filter(|entry| entry.at == at);
+        // One that has lapsed comes first.
+        match here.map(|entry| (!entry.lapsed, entry.asked)).min() {
+            Some((false, _)) => Err(Lapsed),
+            earliest => Ok(earliest.and_then(|(_, asked)| asked)),
+        }
     }
 
     /// The open timestamps that have not lapsed, in order, each with its earliest request time.
@@ -275,10 +279,10 @@ impl OpenReaders {
 impl State {
     /// The time until which `s` is held.
     fn until(&self, s: Timestamp, tenure: Duration) -> Duration {
-        if self.open.has_lapsed(s) {
-            return Duration::ZERO;
+        match self.open.asked(s) {
+            Ok(asked) => self.until_asked(s, asked, tenure),
+            Err(Lapsed) => Duration::ZERO,
         }
-        self.until_asked(s, self.open.asked(s), tenure)
     }
 
     /// Like [`State::until`], given when `s` was requested.

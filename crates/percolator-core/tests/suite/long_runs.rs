@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use percolator_core::{Column, Holder, Observer, Registration, Runtime, WorkerOptions};
+use percolator_core::{
+    Client, Column, Holder, Observer, Registration, Runtime, WorkerOptions, Workers,
+};
 
 use crate::notifications::COUNT;
 use crate::world::{BAL, World, get_column, observer, run_both, set};
@@ -44,7 +46,7 @@ fn short_locks(threads: usize, run_max: Duration) -> WorkerOptions {
 }
 
 /// The count in a row, once everything is done.
-async fn counted(client: &percolator_core::Client, row: &str) -> String {
+async fn counted(client: &Client, row: &str) -> String {
     assert!(client.wait_idle(Some(60 * SECOND)).await.unwrap().idle);
     let table = client.table("t").await.unwrap();
     get_column(client, &table, row, &COUNT).await.unwrap_or_default()
@@ -75,22 +77,23 @@ fn h73_an_observer_that_outlasts_its_row_lock_runs_once() {
     });
 }
 
+/// Observes with runs of five seconds, and with row locks of one second.
+async fn observe_slowly(world: &World, client: &Client, began: &Began) -> Workers {
+    let slow = Registration::strong("o", "t", &BAL, slow(world, 5 * SECOND, began));
+    client.observe(vec![slow], short_locks(2, 60 * SECOND)).await.unwrap()
+}
+
 /// A run after a hint begins without a lock in the store. A scan of another process finds the
 /// notification while the run lasts.
 #[test]
 fn h73_a_long_run_after_a_hint_takes_the_lock_although_it_began_without() {
     run_both(async |world| {
         let (one, other) = (world.client().await, world.client().await);
-        let table = one.table("t").await.unwrap();
-        let began = Began::default();
-        let observe = async |client: &percolator_core::Client| {
-            let slow = Registration::strong("o", "t", &BAL, slow(&world, 5 * SECOND, &began));
-            client.observe(vec![slow], short_locks(2, 60 * SECOND)).await.unwrap()
-        };
-        let workers = observe(&one).await;
+        let (table, began) = (one.table("t").await.unwrap(), Began::default());
+        let workers = observe_slowly(&world, &one, &began).await;
         set(&one, &table, &[("a", "1")]).await;
         world.sleep_ms(200).await;
-        let others = observe(&other).await;
+        let others = observe_slowly(&world, &other, &began).await;
         assert_eq!(counted(&one, "a").await, "1");
         assert_eq!(began.times().len(), 1, "{began:?}");
         workers.stop().await;
@@ -103,26 +106,56 @@ fn h73_a_long_run_after_a_hint_takes_the_lock_although_it_began_without() {
 fn h73_a_long_run_that_was_refused_its_lock_asks_again() {
     run_both(async |world| {
         let (one, other) = (world.client().await, world.client().await);
-        let table = one.table("t").await.unwrap();
-        let began = Began::default();
-        let observe = async |client: &percolator_core::Client| {
-            let slow = Registration::strong("o", "t", &BAL, slow(&world, 5 * SECOND, &began));
-            client.observe(vec![slow], short_locks(2, 60 * SECOND)).await.unwrap()
-        };
+        let (table, began) = (one.table("t").await.unwrap(), Began::default());
         let holder = Holder { owner: other.incarnation(), work: u64::MAX };
         let locks = other.services().locks.clone();
         assert!(locks.try_lock(b"t\0a", holder, 10 * SECOND).await.unwrap());
-        let workers = observe(&one).await;
+        let workers = observe_slowly(&world, &one, &began).await;
         set(&one, &table, &[("a", "1")]).await;
         world.sleep_ms(200).await;
         assert_eq!(began.times().len(), 1);
         locks.unlock(b"t\0a", holder);
         world.sleep_ms(1_000).await;
-        let others = observe(&other).await;
+        let others = observe_slowly(&world, &other, &began).await;
         assert_eq!(counted(&one, "a").await, "1");
         assert_eq!(began.times().len(), 1, "{began:?}");
         workers.stop().await;
         others.stop().await;
+    });
+}
+
+/// The first run conflicts with another process, and the second has the lock from its begin.
+#[test]
+fn h73_a_run_after_a_hint_whose_commit_conflicts_goes_on_with_the_lock() {
+    run_both(async |world| {
+        let (one, other) = (world.client().await, world.client().await);
+        let table = one.table("t").await.unwrap();
+        let free = Arc::new(Mutex::new(Vec::new()));
+        let noted = free.clone();
+        let run = observer(move |tx, change| {
+            let (other, noted) = (other.clone(), noted.clone());
+            Box::pin(async move {
+                let holder = Holder { owner: other.incarnation(), work: u64::MAX };
+                let is_free = other.services().locks.try_lock(b"t\0a", holder, SECOND).await?;
+                noted.lock().unwrap().push(is_free);
+                if is_free {
+                    other.services().locks.unlock(b"t\0a", holder);
+                    let table = other.table("t").await?;
+                    other
+                        .transact(async |mut tx| tx.set(&table, "a", &COUNT, "in between"))
+                        .await?;
+                }
+                tx.set(&change.table, change.row.clone(), &COUNT, "done")
+            })
+        });
+        let registration = Registration::strong("o", "t", &BAL, run);
+        let workers = one.observe(vec![registration], WorkerOptions::default()).await.unwrap();
+        // The first scan is over then.
+        world.sleep_ms(10).await;
+        set(&one, &table, &[("a", "1")]).await;
+        assert_eq!(counted(&one, "a").await, "done");
+        assert_eq!(*free.lock().unwrap(), [true, false]);
+        workers.stop().await;
     });
 }
 
