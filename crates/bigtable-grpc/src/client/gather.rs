@@ -4,11 +4,11 @@
 //!
 //! The first request waits for the configured delay, and those that arrive meanwhile go with
 //! it. If the waiting requests fill one request of the server, the client sends them at once.
+//! A request that is over a second late is refused instead, because its process stood still.
 //!
 //! While an earlier request of the same kind and table has no answer yet, the next one waits
 //! longer, up to [`BEHIND_MAX`]. So a busy server gets fewer and larger requests, and an idle one
 //! answers as soon as before. A request that takes longer than that keeps no other one waiting.
-//! A request that is over a second late is refused instead, because its process stood still.
 //!
 //! A sent request runs to its end, even if its callers give up, because it belongs to all of
 //! them. So the runtime that opened the store sends it: a caller's runtime may end while other

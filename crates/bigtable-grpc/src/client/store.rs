@@ -403,7 +403,7 @@ impl GrpcStore {
         self.table(name, schema).map(BareTable)
     }
 
-    fn table(&self, name: &str, schema: &TableSchema) -> Result<GrpcTable> {
+    pub(super) fn table(&self, name: &str, schema: &TableSchema) -> Result<GrpcTable> {
         let full = self.table_name(name);
         let params = [("table_name", &*full), ("app_profile_id", &*self.app_profile)];
         Ok(GrpcTable {

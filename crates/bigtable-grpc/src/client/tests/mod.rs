@@ -13,3 +13,4 @@ mod replaced;
 mod resending;
 mod runtimes;
 mod script;
+mod turns;
