@@ -69,8 +69,8 @@ impl HbaseAddress {
         2 * self.deadline + self.session + 2 * self.busy + self.wal_sync
     }
 
-    /// The time after which the regions of a region server that ended are served again, unless the
-    /// cluster is in trouble.
+    /// The time after which other region servers usually serve the regions of one that ended: its
+    /// session, and a minute to split its log. HBase gives no bound for the latter.
     pub fn outage_max(&self) -> Duration {
         self.session + TAKE_OVER
     }

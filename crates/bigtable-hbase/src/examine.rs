@@ -117,21 +117,21 @@ fn of_server(
     // The address with all options that are advised so far.
     let mut advised = address.clone();
     for Bound { name, default_ms, option, of } in &BOUNDS {
-        let told_ms = of(&mut advised).as_millis() as u64;
+        let named_ms = of(&mut advised).as_millis() as u64;
         let Some(set_ms) = value(name).map_or(Some(*default_ms), |set| set.parse().ok()) else {
             let found = format!("{:?} is no number of milliseconds", value(name).unwrap_or(""));
             findings.push(Finding::wrong(about(name), found, "give it in milliseconds"));
             continue;
         };
-        let found = format!("{set_ms} ms, and the address says {told_ms} ms");
-        findings.push(if set_ms <= told_ms {
+        let found = format!("{set_ms} ms, and the address says {named_ms} ms");
+        findings.push(if set_ms <= named_ms {
             Finding::sound(about(name), found)
         } else {
             let seconds = set_ms.div_ceil(1_000);
             let mut longer = advised.clone();
             *of(&mut longer) = Duration::from_secs(seconds);
             let mut help = format!(
-                "garbage collection may overtake a request: set it to {told_ms} in \
+                "garbage collection may overtake a request: set it to {named_ms} in \
                  hbase-site.xml and restart the server"
             );
             // With a longer life, no client would open the store.

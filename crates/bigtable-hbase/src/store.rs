@@ -384,28 +384,38 @@ fn check_descriptor(id: &str, found: &proto::TableSchema, schema: &TableSchema) 
     }
 }
 
-/// The attribute with which a table would lose cells, and the command that mends it; `None` if it
-/// keeps all.
+/// The attributes with which a table would lose cells, and the command that mends all of them;
+/// `None` if it keeps all.
 pub(crate) fn lost_cells(id: &str, found: &proto::TableSchema) -> Option<(String, String)> {
-    let wrong = |of: &ColumnFamilySchema, (attribute, wanted): (&str, &str)| {
-        let pair = of.attributes.iter().find(|pair| pair.first == attribute.as_bytes());
-        let has = pair.map(|pair| String::from_utf8_lossy(&pair.second).to_ascii_lowercase());
-        // HBase's shell may write an endless time to live as a word, and it is the default.
-        let endless = attribute == "TTL" && has.as_deref().is_none_or(|has| has == "forever");
-        // A guard has one version.
-        let guard = attribute == "VERSIONS" && of.name == GUARD_FAMILY;
-        if has.as_deref() == Some(wanted) || endless || guard {
-            return None;
-        }
-        let (family, has) =
-            (String::from_utf8_lossy(&of.name), has.unwrap_or("not set".to_owned()));
-        let help = format!(
-            "run in HBase's shell alter '{id}', {{NAME => '{family}', {attribute} => '{wanted}'}}"
-        );
-        Some((format!("family {family} would lose cells, {attribute} is {has}"), help))
-    };
-    let mut families = found.column_families.iter();
-    families.find_map(|of| LOSES_NOTHING.into_iter().find_map(|attribute| wrong(of, attribute)))
+    let (mut faults, mut mended) = (Vec::new(), Vec::new());
+    for of in &found.column_families {
+        let family = String::from_utf8_lossy(&of.name);
+        let wrong: Vec<_> = LOSES_NOTHING.iter().filter_map(|it| wrong_value(of, *it)).collect();
+        let fault = |(attribute, has, _): &(&str, String, &str)| {
+            format!("family {family} would lose cells, {attribute} is {has}")
+        };
+        faults.extend(wrong.iter().map(fault));
+        let pairs = wrong.iter().map(|(name, _, wanted)| format!(", {name} => '{wanted}'"));
+        let pairs: String = pairs.collect();
+        mended.extend((!wrong.is_empty()).then(|| format!("{{NAME => '{family}'{pairs}}}")));
+    }
+    let help = || format!("run in HBase's shell alter '{id}', {}", mended.join(", "));
+    (!faults.is_empty()).then(|| (faults.join("; "), help()))
+}
+
+/// An attribute with its value and the wanted one, if a family would lose cells with it.
+fn wrong_value(
+    of: &ColumnFamilySchema,
+    (attribute, wanted): (&'static str, &'static str),
+) -> Option<(&'static str, String, &'static str)> {
+    let pair = of.attributes.iter().find(|pair| pair.first == attribute.as_bytes());
+    let has = pair.map(|pair| String::from_utf8_lossy(&pair.second).to_ascii_lowercase());
+    // HBase's shell may write an endless time to live as a word, and it is the default.
+    let endless = attribute == "TTL" && has.as_deref().is_none_or(|has| has == "forever");
+    // A guard has one version.
+    let guard = attribute == "VERSIONS" && of.name == GUARD_FAMILY;
+    let is_right = has.as_deref() == Some(wanted) || endless || guard;
+    (!is_right).then(|| (attribute, has.unwrap_or("not set".to_owned()), wanted))
 }
 
 #[cfg(test)]

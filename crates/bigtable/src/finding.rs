@@ -27,11 +27,11 @@ pub struct Finding {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is.
+    /// The thing is as Percolator needs it.
     Sound,
-    /// It works, and another state would be better.
+    /// The thing works, and another state would be better.
     Advice,
-    /// Its state could not be read.
+    /// The thing's state could not be read.
     Unknown,
     /// Data may be lost, or requests are refused.
     Wrong,
@@ -50,13 +50,13 @@ impl Verdict {
 }
 
 impl Finding {
-    /// Something that is as it must be.
+    /// Reports that a thing is as it must be.
     pub fn sound(about: impl Into<String>, found: impl Into<String>) -> Self {
         let (about, found) = (about.into(), found.into());
         Finding { about, verdict: Verdict::Sound, found, help: None }
     }
 
-    /// Something that must be mended.
+    /// Reports that a thing must be mended.
     pub fn wrong(
         about: impl Into<String>,
         found: impl Into<String>,

@@ -85,8 +85,8 @@ async fn a_table_that_would_lose_cells_is_refused() {
     let store = HbaseStore::connect(&address, HbaseOptions::default()).await.expect("a store");
     let error = store.open_table("t", &schema).await.expect_err("the table loses cells");
     let namespace = &address.namespace;
-    // The families are named in their order, one at a time.
-    let help =
-        format!("alter '{namespace}:t.t', {{NAME => '_guard', NEW_VERSION_BEHAVIOR => 'true'}}");
+    let mended = |family| format!("{{NAME => '{family}', NEW_VERSION_BEHAVIOR => 'true'}}");
+    let (guard, data) = (mended("_guard"), mended("data"));
+    let help = format!("alter '{namespace}:t.t', {guard}, {data}");
     assert!(error.to_string().contains(&help), "{error}");
 }
