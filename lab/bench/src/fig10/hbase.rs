@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use bigtable_hbase::{HbaseAddress, HbaseOptions, HbaseStore, Reshape};
 use clap::Args;
 use percolator_cli::context::Context;
+use percolator_cli::exit::Failure;
 use percolator_cli::output::grouped;
 use percolator_cli::progress::Progress;
 use percolator_torture::{ServerProcess, Servers};
@@ -97,13 +98,19 @@ impl Outcome {
 /// Splits the tables until each server can have a share, and spreads the regions over all servers.
 /// A small brokerage has one region for each of its tables.
 async fn spread(admin: &HbaseStore, servers: usize) -> anyhow::Result<()> {
+    let mut refused = None;
     for draw in 0..SPLITS_A_SERVER * servers as u64 {
         // A region that was split a moment ago is refused until its files are compacted.
-        let _ = admin.reshape(Reshape::Split, draw).await;
+        refused = admin.reshape(Reshape::Split, draw).await.err().or(refused);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let regions = admin.spread().await?;
-    anyhow::ensure!(regions >= 2 * servers, "the tables have only {regions} regions");
+    if regions < 2 * servers {
+        let why =
+            refused.map_or("the tables have too few rows".to_owned(), |last| last.to_string());
+        let what = format!("the tables have only {regions} regions for {servers} servers: {why}");
+        return Err(Failure::usage(what, "give more --customers"));
+    }
     Ok(())
 }
 
@@ -208,6 +215,15 @@ impl Fig10Hbase {
             let (count, lost) = (outcome.audit.violations.len(), outcome.audit.lost);
             let what = format!("{count} violations of the books, {lost} commits lost: {first}");
             return Some((what, "please report this with the settings above".to_owned()));
+        }
+        let [before, after] = &outcome.servers;
+        let left = before.region_servers.len() - outcome.killed.len();
+        if after.region_servers.len() != left {
+            let what = format!(
+                "{} region servers live at the end, not {left}: killed servers must stay dead",
+                after.region_servers.len()
+            );
+            return Some((what, "run it without HBASE_RESTART_S".to_owned()));
         }
         let wanted = outcome.capacity.each * self.workers as f64;
         let reached = outcome.baseline() / wanted;

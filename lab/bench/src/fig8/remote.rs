@@ -67,7 +67,7 @@ pub(super) async fn tables(address: &str) -> anyhow::Result<[Place; 2]> {
     tables_in(Arc::new(store)).await
 }
 
-/// The same in any store.
+/// Makes the tables of the two arms in any store.
 pub(super) async fn tables_in(store: Arc<dyn Store>) -> anyhow::Result<[Place; 2]> {
     let db = Percolator::over(store.clone(), Options::default()).await?;
     let raw = embedded::raw(&*store, "raw", true).await?;

@@ -157,8 +157,13 @@ async fn back(
             replaced = gone && known && cluster.servers.len() == servers;
         }
     }
-    let what = format!("region server {} was killed", killed.server.address);
-    let what = if replaced { format!("{what}, and nothing commits") } else { what };
+    let address = &killed.server.address;
+    if replaced {
+        let what =
+            format!("nothing commits for {BACK_MAX:?} after region server {address} was killed");
+        return Err(Failure::error(Exit::Violated, what, "the servers' logs say more"));
+    }
+    let what = format!("region server {address} was not replaced within {BACK_MAX:?}");
     let help = "the cluster must start its servers again: HBASE_RESTART_S for scripts/hbase.sh";
-    Err(Failure::error(Exit::Violated, format!("{what} for {BACK_MAX:?}"), help))
+    Err(Failure::error(Exit::Unreachable, what, help))
 }

@@ -5,17 +5,19 @@
 
 mod bank;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use bigtable_hbase::{HbaseAddress, HbaseOptions, HbaseStore, Reshape};
 use clap::{Args, Subcommand, ValueEnum};
 use percolator_cli::context::Context;
 use percolator_cli::exit::{Exit, Failure};
 use percolator_torture::{ServerProcess, Servers};
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
+
+/// How long to look for a region server to kill.
+const CHOSEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Look at an HBase cluster on this machine, kill its region servers, or change its regions.
 #[derive(Debug, Subcommand)]
@@ -106,15 +108,40 @@ async fn kill(
     which: Which,
     random: &mut StdRng,
 ) -> anyhow::Result<ServerProcess> {
-    let servers = Servers::of(store).await?.region_servers;
-    let fit = |one: &&ServerProcess| which == Which::Any || one.server.has_meta;
-    let fit: Vec<&ServerProcess> = servers.iter().filter(fit).collect();
-    let chosen = fit.choose(random).context("the cluster names no such region server")?;
+    let chosen = choose(store, which, random).await?;
     chosen.kill().map_err(|error| {
         let what = format!("killing a region server: {error}");
         Failure::error(Exit::No, what, "percolator-torture hbase status names the servers")
     })?;
-    Ok((*chosen).clone())
+    Ok(chosen)
+}
+
+/// Chooses a region server whose process is known. A server that has just been started names no web
+/// server yet, and the one with `hbase:meta` may be on its way to another.
+async fn choose(
+    store: &HbaseStore,
+    which: Which,
+    random: &mut StdRng,
+) -> anyhow::Result<ServerProcess> {
+    let begun = Instant::now();
+    loop {
+        let mut servers = store.cluster().await?.servers;
+        servers.retain(|one| which == Which::Any || one.has_meta);
+        servers.shuffle(random);
+        let mut last = "the cluster names no such region server".to_owned();
+        for server in servers {
+            match store.process(&server).await {
+                Ok(process) => return Ok(ServerProcess { server, process }),
+                Err(error) => last = error.to_string(),
+            }
+        }
+        if begun.elapsed() >= CHOSEN_WITHIN {
+            let what = format!("no region server can be killed: {last}");
+            let help = "percolator-torture hbase status names the servers";
+            return Err(Failure::error(Exit::Unreachable, what, help));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 impl Kill {
