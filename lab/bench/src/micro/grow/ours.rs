@@ -8,7 +8,7 @@ use percolator::{
     Transaction, WorkerOptions, Workers,
 };
 
-use super::work::{AT_ONCE, Drawn, GrowWork, Operation, Program, SCANNED, is_value, name};
+use super::work::{Drawn, GrowWork, Program, SCANNED, is_value, name};
 
 const TABLE: &str = "rows";
 const VALUE: Column = Column::literal("v");
@@ -23,8 +23,6 @@ pub(super) struct Ours {
     table: Table,
     snapshot: Option<(Transaction, usize)>,
     workers: Option<Workers>,
-    seed: u64,
-    wrong: u64,
 }
 
 /// Copies the changed cell.
@@ -36,58 +34,6 @@ impl Observer for Copy {
             Some(value) => tx.set(&self.0, &change.row, &COPY, value),
             None => tx.delete(&self.0, &change.row, &COPY),
         }
-    }
-}
-
-impl Ours {
-    async fn get(&mut self, row: u64) -> anyhow::Result<bool> {
-        let (tx, reads) = match self.snapshot.take() {
-            Some((tx, reads)) if reads < READS => (tx, reads),
-            _ => (self.db.begin().await?, 0),
-        };
-        let found = tx.get(&self.table, name(row).as_str(), &VALUE).await?;
-        self.snapshot = Some((tx, reads + 1));
-        Ok(found.is_some_and(|value| is_value(&value, row)))
-    }
-
-    /// Reads and writes rows in one transaction.
-    async fn update(&mut self, rows: &[u64], drawn: &mut Drawn) -> anyhow::Result<()> {
-        let mut tx = self.db.begin().await?;
-        for row in rows {
-            let name = name(*row);
-            let found = tx.get(&self.table, name.as_str(), &VALUE).await?;
-            self.wrong += u64::from(!found.is_some_and(|value| is_value(&value, *row)));
-            tx.set(&self.table, name.as_str(), &VALUE, drawn.value(*row))?;
-        }
-        tx.commit().await?;
-        Ok(())
-    }
-
-    async fn observed(&mut self, row: u64, drawn: &mut Drawn) -> anyhow::Result<()> {
-        if self.workers.is_none() {
-            let copy = Registration::strong("copy", TABLE, &OBSERVED, Copy(self.table.clone()));
-            self.workers = Some(self.db.observe(vec![copy], WorkerOptions::default()).await?);
-        }
-        let (table, name, value) = (&self.table, name(row), drawn.value(row));
-        self.db
-            .transact(async |mut tx| tx.set(table, name.as_str(), &OBSERVED, value.clone()))
-            .await?;
-        Ok(())
-    }
-
-    async fn scan(&mut self, from: u64) -> anyhow::Result<usize> {
-        let tx = self.db.begin().await?;
-        let start = Bound::Included(name(from).into());
-        let range = RowRange { start, end: Bound::Unbounded };
-        let mut scan = tx.scan(&self.table).range(range).columns([&VALUE]);
-        let mut seen = 0;
-        while seen < SCANNED
-            && let Some(row) = scan.next().await?
-        {
-            self.wrong += u64::from(row.cells.len() != 1);
-            seen += 1;
-        }
-        Ok(seen)
     }
 }
 
@@ -107,49 +53,70 @@ impl Program for Ours {
         };
         db.declare(&[observed]).await?;
         let table = db.table(TABLE).await?;
-        Ok(Ours { db, table, snapshot: None, workers: None, seed: work.seed, wrong: 0 })
+        Ok(Ours { db, table, snapshot: None, workers: None })
     }
 
-    async fn close(self) -> anyhow::Result<u64> {
-        self.db.close().await?;
-        Ok(self.wrong)
+    async fn close(self) -> anyhow::Result<()> {
+        Ok(self.db.close().await?)
     }
 
-    async fn load(&mut self, rows: Range<u64>) -> anyhow::Result<()> {
-        let mut drawn = Drawn::new(self.seed, rows.end);
-        for first in rows.clone().step_by(AT_ONCE as usize) {
-            let mut tx = self.db.begin().await?;
-            for row in first..(first + AT_ONCE).min(rows.end) {
-                tx.set(&self.table, name(row).as_str(), &VALUE, drawn.value(row))?;
-            }
-            tx.commit().await?;
+    async fn load(&mut self, rows: Range<u64>, drawn: &mut Drawn) -> anyhow::Result<()> {
+        let mut tx = self.db.begin().await?;
+        for row in rows {
+            tx.set(&self.table, name(row).as_str(), &VALUE, drawn.value(row))?;
         }
+        tx.commit().await?;
         Ok(())
     }
 
-    async fn one(
-        &mut self,
-        operation: Operation,
-        drawn: &mut Drawn,
-    ) -> anyhow::Result<Option<usize>> {
-        match operation {
-            Operation::Get => {
-                let found = self.get(drawn.row()).await?;
-                self.wrong += u64::from(!found);
-            }
-            Operation::Absent => {
-                let found = self.get(drawn.absent()).await?;
-                self.wrong += u64::from(found);
-            }
-            Operation::Update => self.update(&[drawn.row()], drawn).await?,
-            Operation::Two => {
-                let rows = [drawn.row(), drawn.row()];
-                self.update(&rows, drawn).await?;
-            }
-            Operation::Observed => self.observed(drawn.row(), drawn).await?,
-            Operation::Scan => return Ok(Some(self.scan(drawn.row()).await?)),
+    async fn get(&mut self, row: u64) -> anyhow::Result<bool> {
+        let (tx, reads) = match self.snapshot.take() {
+            Some((tx, reads)) if reads < READS => (tx, reads),
+            _ => (self.db.begin().await?, 0),
+        };
+        let found = tx.get(&self.table, name(row).as_str(), &VALUE).await?;
+        self.snapshot = Some((tx, reads + 1));
+        Ok(found.is_some_and(|value| is_value(&value, row)))
+    }
+
+    async fn update(&mut self, rows: &[u64], drawn: &mut Drawn) -> anyhow::Result<u64> {
+        let mut tx = self.db.begin().await?;
+        let mut wrong = 0;
+        for row in rows {
+            let name = name(*row);
+            let found = tx.get(&self.table, name.as_str(), &VALUE).await?;
+            wrong += u64::from(!found.is_some_and(|value| is_value(&value, *row)));
+            tx.set(&self.table, name.as_str(), &VALUE, drawn.value(*row))?;
         }
-        Ok(Some(1))
+        tx.commit().await?;
+        Ok(wrong)
+    }
+
+    async fn observed(&mut self, row: u64, drawn: &mut Drawn) -> anyhow::Result<bool> {
+        if self.workers.is_none() {
+            let copy = Registration::strong("copy", TABLE, &OBSERVED, Copy(self.table.clone()));
+            self.workers = Some(self.db.observe(vec![copy], WorkerOptions::default()).await?);
+        }
+        let (table, name, value) = (&self.table, name(row), drawn.value(row));
+        self.db
+            .transact(async |mut tx| tx.set(table, name.as_str(), &OBSERVED, value.clone()))
+            .await?;
+        Ok(true)
+    }
+
+    async fn scan(&mut self, from: u64) -> anyhow::Result<(usize, u64)> {
+        let tx = self.db.begin().await?;
+        let start = Bound::Included(name(from).into());
+        let range = RowRange { start, end: Bound::Unbounded };
+        let mut scan = tx.scan(&self.table).range(range).columns([&VALUE]);
+        let (mut seen, mut wrong) = (0, 0);
+        while seen < SCANNED
+            && let Some(row) = scan.next().await?
+        {
+            wrong += u64::from(row.cells.len() != 1);
+            seen += 1;
+        }
+        Ok((seen, wrong))
     }
 
     async fn end(&mut self) -> anyhow::Result<()> {

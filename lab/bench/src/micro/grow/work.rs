@@ -57,21 +57,45 @@ const OPERATIONS: [(&str, Operation); 6] = [
     ("scan", Operation::Scan),
 ];
 
-/// A store that grows. Values that are not as they were written are counted as wrong.
+/// A store that grows.
 pub(super) trait Program: Sized {
     async fn open(work: &GrowWork) -> anyhow::Result<Self>;
-    /// Closes the store, and returns the number of wrong values.
-    async fn close(self) -> anyhow::Result<u64>;
-    async fn load(&mut self, rows: std::ops::Range<u64>) -> anyhow::Result<()>;
-    /// Does an operation at random rows. Returns what it counts for; `None` if the program has no
-    /// such operation.
-    async fn one(
-        &mut self,
-        operation: Operation,
-        drawn: &mut Drawn,
-    ) -> anyhow::Result<Option<usize>>;
+    async fn close(self) -> anyhow::Result<()>;
+    /// Writes new rows in one transaction.
+    async fn load(&mut self, rows: std::ops::Range<u64>, drawn: &mut Drawn) -> anyhow::Result<()>;
+    /// Whether a row has a value of its own.
+    async fn get(&mut self, row: u64) -> anyhow::Result<bool>;
+    /// Reads and writes rows in one transaction. Returns the number of wrong values.
+    async fn update(&mut self, rows: &[u64], drawn: &mut Drawn) -> anyhow::Result<u64>;
+    /// Writes an observed cell. Returns `false` if the program has no observers.
+    async fn observed(&mut self, row: u64, drawn: &mut Drawn) -> anyhow::Result<bool>;
+    /// Reads up to [`SCANNED`] rows in order. Returns their number, and that of the wrong ones.
+    async fn scan(&mut self, from: u64) -> anyhow::Result<(usize, u64)>;
     /// Ends what the operations of one kind have begun.
     async fn end(&mut self) -> anyhow::Result<()>;
+}
+
+/// Does an operation at random rows, and counts values that are not as they were written. Returns
+/// the number of rows that it counts for; `None` if the program has no such operation.
+async fn one<P: Program>(
+    program: &mut P,
+    operation: Operation,
+    drawn: &mut Drawn,
+    wrong: &mut u64,
+) -> anyhow::Result<Option<usize>> {
+    match operation {
+        Operation::Get => *wrong += u64::from(!program.get(drawn.row()).await?),
+        Operation::Absent => *wrong += u64::from(program.get(drawn.absent()).await?),
+        Operation::Update => *wrong += program.update(&[drawn.row()], drawn).await?,
+        Operation::Two => *wrong += program.update(&[drawn.row(), drawn.row()], drawn).await?,
+        Operation::Observed => return Ok(program.observed(drawn.row(), drawn).await?.then_some(1)),
+        Operation::Scan => {
+            let (seen, not_right) = program.scan(drawn.row()).await?;
+            *wrong += not_right;
+            return Ok(Some(seen));
+        }
+    }
+    Ok(Some(1))
 }
 
 /// Draws rows.
@@ -138,25 +162,28 @@ impl GrowWork {
 
     pub(super) async fn grow<P: Program>(&self) -> anyhow::Result<Value> {
         let mut program = P::open(self).await?;
-        let watch = Watch::start();
-        program.load(self.from..self.to).await?;
+        let (watch, mut drawn) = (Watch::start(), Drawn::new(self.seed, self.to));
+        for first in (self.from..self.to).step_by(AT_ONCE as usize) {
+            program.load(first..(first + AT_ONCE).min(self.to), &mut drawn).await?;
+        }
         let load = watch.stop().spent;
         let each = |time: Duration| time.as_secs_f64() * 1e6 / (self.to - self.from) as f64;
         let mut told = json!({
             "load": { "us": each(load.elapsed), "cpu_us": load.cpu().map(each) },
         });
-        let mut drawn = Drawn::new(self.seed, self.to);
+        let (mut drawn, mut wrong) = (Drawn::new(self.seed, self.to), 0);
         for (name, operation) in OPERATIONS {
-            told[name] = self.operations(&mut program, operation, &mut drawn).await?;
+            told[name] = self.operations(&mut program, operation, &mut drawn, &mut wrong).await?;
         }
         told["memory_mb"] = json!(resident_bytes().map(|bytes| (bytes as f64 / 1e6).round()));
-        let wrong = program.close().await?;
+        program.close().await?;
         let begun = Instant::now();
         let mut program = P::open(self).await?;
         // The first read may wait for what the opening has left to do.
-        program.one(Operation::Get, &mut drawn).await?;
+        one(&mut program, Operation::Get, &mut drawn, &mut wrong).await?;
         told["open_ms"] = json!((begun.elapsed().as_secs_f64() * 1e4).round() / 10.0);
-        told["wrong"] = json!(wrong + program.close().await?);
+        program.close().await?;
+        told["wrong"] = json!(wrong);
         Ok(told)
     }
 
@@ -165,11 +192,12 @@ impl GrowWork {
         program: &mut P,
         operation: Operation,
         drawn: &mut Drawn,
+        wrong: &mut u64,
     ) -> anyhow::Result<Value> {
         let length = Duration::from_secs_f64(self.seconds);
         let mut watch = Watch::start();
         while watch.goes_on(length) {
-            match program.one(operation, drawn).await? {
+            match one(program, operation, drawn, wrong).await? {
                 None => return Ok(Value::Null),
                 Some(count) => watch.lap(count),
             }
