@@ -43,31 +43,28 @@ function useTheme() {
   return [dark, () => setTheme(dark ? 'light' : 'dark')];
 }
 
+// The pages that a letter reaches now, and when `g` was pressed. Both outlive a render: the list of
+// pages grows when the console has said what it shows, and that may happen between two keys.
+const keys = { pages: [], g: -Infinity };
+
 /** `/` goes to the search, `g` and a letter to a page. */
-function useKeys(pages) {
-  useEffect(() => {
-    let gone = 0;
-    const press = (event) => {
-      const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === '/') {
-        const field = document.querySelector('main input');
-        if (field) {
-          event.preventDefault();
-          field.focus();
-        }
-      } else if (event.key === 'g') {
-        gone = Date.now();
-      } else if (Date.now() - gone < 1500) {
-        gone = 0;
-        const page = pages.find(([, , , key]) => key === event.key);
-        if (page) location.hash = `#${page[0]}`;
-      }
-    };
-    addEventListener('keydown', press);
-    return () => removeEventListener('keydown', press);
-  }, [pages.length]);
-}
+addEventListener('keydown', (event) => {
+  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === '/') {
+    const field = document.querySelector('main input');
+    if (field) {
+      event.preventDefault();
+      field.focus();
+    }
+  } else if (event.key === 'g') {
+    keys.g = event.timeStamp;
+  } else if (event.timeStamp - keys.g < 1500) {
+    keys.g = -Infinity;
+    const page = keys.pages.find(([, , , key]) => key === event.key);
+    if (page) location.hash = `#${page[0]}`;
+  }
+});
 
 function Token() {
   const [token, setValue] = useState('');
@@ -94,7 +91,7 @@ function App() {
   const { data: about, error } = usePoll(route('about'), 10000);
   const [dark, turn] = useTheme();
   const pages = PAGES.filter(([, , , , shown]) => !shown || (about && shown(about)));
-  useKeys(pages);
+  keys.pages = pages;
   const page = pages.find(([path]) => path === at.path);
   const Page = page ? page[2] : null;
   const refused = error && error.status === 401;

@@ -21,7 +21,7 @@ before(async () => {
 after(async () => browser && browser.close());
 
 /** A tab that fails its test at the first error of a script, dialog, or request to anywhere else. */
-async function open(url, options = {}) {
+async function open(url, { prepare, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
   const wrong = [];
@@ -36,6 +36,7 @@ async function open(url, options = {}) {
   page.on('request', (request) => {
     if (new URL(request.url()).origin !== new URL(url).origin) wrong.push(`request: ${request.url()}`);
   });
+  if (prepare) await prepare(page);
   await page.goto(url);
   await page.waitForSelector('main h1');
   return { context, page, wrong };
@@ -113,8 +114,26 @@ test('a token is taken from the fragment, kept out of the address, and needed', 
   await close(tab);
 });
 
+test('two keys reach a page, also when the list of pages grows between them', async () => {
+  let answer;
+  const held = new Promise((resolve) => (answer = resolve));
+  const prepare = (page) => page.route('**/about', async (request) => {
+    await held;
+    await request.continue();
+  });
+  const tab = await open(FULL, { prepare });
+  await tab.page.keyboard.press('g');
+  answer();
+  await tab.page.getByRole('link', { name: 'Search' }).waitFor();
+  await tab.page.keyboard.press('b');
+  await tab.page.getByRole('heading', { level: 1, name: 'Observers' }).waitFor();
+  await close(tab);
+});
+
 test('the keyboard reaches every page, the search field and the theme', async () => {
   const tab = await open(FULL);
+  // The pages of the search and of Figure 4 are known once the console has said what it shows.
+  await tab.page.getByRole('link', { name: 'Search' }).waitFor();
   for (const [key, title] of [['b', 'Observers'], ['c', 'Cells'], ['w', 'Why'], ['k', 'Keys'], ['l', 'Locks and conflicts'], ['t', 'Transactions'], ['s', 'Search'], ['f', 'Figure 4, to play with']]) {
     await tab.page.keyboard.press('g');
     await tab.page.keyboard.press(key);
