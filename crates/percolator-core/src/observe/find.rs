@@ -26,7 +26,8 @@ use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange};
 use crate::mutants::{self, off};
 use crate::observe::context::Context;
 use crate::observe::elsewhere::rests;
-use crate::observe::handle::{Visit, visit};
+use crate::observe::handle::{Known, Visit, concerns, visit};
+use crate::observe::notified::notifications_of;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
 use crate::{Column, Result};
@@ -35,6 +36,11 @@ use crate::{Column, Result};
 /// the other, and meanwhile other workers handle some of them. The larger the page, the more
 /// of its end is out of date.
 const PAGE_ROWS: usize = 64;
+/// How many notifications of a page a scanner reads again at a time, from a store behind a
+/// network. It does so before it visits them, because other workers handle most of a page while it
+/// is visited. The last of them may be out of date by the time of seven visits. An acknowledgement
+/// then shows that the change was handled; a weak observer runs once more, as it may.
+const READ_AGAIN: usize = 8;
 /// How many pages of a table one pass reads while hints wait. Most cells on these pages have a
 /// hint and are skipped.
 const PAGES_BUSY: usize = 16;
@@ -216,43 +222,62 @@ async fn pass_page(
         places.remember(row.clone());
         visited.end = Bound::Included(row.clone());
     }
-    let (mut met, was_empty) = (false, page.rows.is_empty());
+    let was_empty = page.rows.is_empty();
     // Begin at a random row: workers that all begin at the first one would find one another at
     // each row.
     let first = context.random_below(page.rows.len().max(1));
     page.rows.rotate_left(first);
-    for row in &page.rows {
-        met = !visit_row(context, table, row, found).await?;
-        if met || context.is_stopping() {
-            break;
-        }
-    }
-    Ok(Walked { met, page: visited, was_empty, rest })
-}
-
-/// Visits the dirty cells of a row. Returns `false` if another worker is at the row.
-async fn visit_row(
-    context: &Context,
-    table: &Table,
-    row: &bigtable::Row,
-    found: &mut bool,
-) -> Result<bool> {
-    let notified = table.notified_row(&row.key)?;
-    for cell in &row.cells {
-        let column = Column::from_stored(cell.qualifier.clone());
-        let found_at = cell.timestamp;
-        let cell = Cell { table: table.clone(), row: notified.clone(), column };
-        if rests(context, &cell, found_at) {
-            continue;
-        }
+    let mut cells = dirty_cells(context, table, &page.rows)?;
+    if !cells.is_empty() {
         *found = true;
         context.stir();
-        if context.hints.is_waiting(&cell) {
+    }
+    cells.retain(|cell| concerns(context, cell));
+    let at_once = if context.shared.services().store.commits_rows() { 1 } else { READ_AGAIN };
+    for cells in cells.chunks(at_once) {
+        if context.is_stopping() {
+            break;
+        }
+        if !visit_cells(context, cells).await? {
+            return Ok(Walked { met: true, page: visited, was_empty, rest });
+        }
+    }
+    Ok(Walked { met: false, page: visited, was_empty, rest })
+}
+
+/// The cells of a page that do not rest.
+fn dirty_cells(context: &Context, table: &Table, rows: &[bigtable::Row]) -> Result<Vec<Cell>> {
+    let mut dirty = Vec::new();
+    for row in rows {
+        let notified = table.notified_row(&row.key)?;
+        for found in &row.cells {
+            let column = Column::from_stored(found.qualifier.clone());
+            let cell = Cell { table: table.clone(), row: notified.clone(), column };
+            if !rests(context, &cell, found.timestamp) {
+                dirty.push(cell);
+            }
+        }
+    }
+    Ok(dirty)
+}
+
+/// Visits dirty cells, except those whose hint waits. Returns `false` if another worker is at a
+/// row.
+async fn visit_cells(context: &Context, cells: &[Cell]) -> Result<bool> {
+    context.stir();
+    let unhinted = cells.iter().filter(|cell| !context.hints.is_waiting(cell));
+    let cells: Vec<Cell> = unhinted.cloned().collect();
+    let notified = notifications_of(&cells).await?;
+    for (cell, seen) in cells.iter().zip(notified) {
+        if context.is_stopping() {
+            break;
+        }
+        if context.hints.is_waiting(cell) {
             continue;
         }
         // The observer already has as many runs as it may have.
-        let Some(_run) = context.hints.enter(&cell) else { continue };
-        if visit(context, &cell, None).await? == Visit::Met {
+        let Some(_run) = context.hints.enter(cell) else { continue };
+        if visit(context, cell, Known::Read(seen)).await? == Visit::Met {
             return Ok(false);
         }
     }

@@ -17,7 +17,7 @@ use crate::records::schema::Strength;
 use crate::records::value::Value;
 use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
-use crate::txn::get::{Patience, read_cell, read_rows, selection};
+use crate::txn::get::{Patience, Seen, long_values, read_cell, read_rows, selection};
 use crate::txn::open_readers::Open;
 use crate::txn::predictor::Cache;
 use crate::txn::read_ahead::read_ahead;
@@ -66,7 +66,7 @@ pub struct Transaction {
     /// [`RowPlan`](crate::txn::plan::RowPlan)).
     pub(crate) handled: Vec<Mutation>,
     /// If the transaction runs an observer, the changed cell and its value.
-    pub(crate) looked_at: Option<(Cell, Bytes)>,
+    pub(crate) looked_at: Option<(Cell, Seen)>,
     /// The workers that run an observer in this transaction.
     pub(crate) crew: Option<Arc<Crew>>,
     /// Keeps the safe point at or below `start_ts`. Commit moves it to the plan.
@@ -200,11 +200,18 @@ impl Transaction {
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
         }
-        if let Some((cell, value)) = &self.looked_at
+        if let Some((cell, seen)) = &self.looked_at
             && (&cell.table, &cell.row, &cell.column) == (table, &row, column)
         {
-            self.shared.counters().reads_saved.bump();
-            return Ok(Some(value.clone()));
+            let (shared, s) = (&self.shared, self.start_ts());
+            shared.counters().reads_saved.bump();
+            return match seen {
+                Seen::Here(value) => Ok(Some(value.clone())),
+                Seen::Apart(start_ts) => {
+                    let at = [(column, *start_ts)];
+                    Ok(Box::pin(long_values(shared, table, &row, &at, s)).await?.pop())
+                }
+            };
         }
         if self.cache.is_on() {
             let at = (table.clone(), row);

@@ -3,13 +3,16 @@
 //! placements.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bigtable::Store;
-use bigtable::layer::StoreLayer;
-use percolator_core::{Client, Error, Options, RowKey, Services, Table};
+use bigtable::layer::{StoreLayer, TableLayer};
+use bigtable::{Row, Selection, Store};
+use percolator_core::{
+    Client, Error, Options, Registration, RowKey, Services, Table, WorkerOptions,
+};
 
-use crate::faults::{Fault, FaultyStore, NOTIFY, Op};
+use crate::faults::{Fault, FaultyStore, NOTIFY, NOTIFY_TABLE, Op};
 use crate::notifications::{COUNT, observe, register};
 use crate::stores::FLOOR;
 use crate::world::{
@@ -237,6 +240,70 @@ fn a_client_that_opens_a_database_later_notifies_where_its_notifications_lie() {
         for row in ["mine", "theirs"] {
             assert_eq!(count(&client, &table, row).await.as_deref(), Some("1"));
         }
+        workers.stop().await;
+    });
+}
+
+/// A store that counts the requests that read named rows of notifications.
+#[derive(Debug)]
+struct Counting(Arc<FaultyStore>, Arc<AtomicUsize>);
+
+#[derive(Debug)]
+struct CountingTable(Arc<dyn bigtable::Table>, Arc<AtomicUsize>);
+
+impl StoreLayer for Counting {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn table(&self, table: Arc<dyn bigtable::Table>) -> Arc<dyn bigtable::Table> {
+        if !table.name().starts_with(NOTIFY_TABLE) {
+            return table;
+        }
+        Arc::new(CountingTable(table, self.1.clone()))
+    }
+}
+
+impl TableLayer for CountingTable {
+    fn inner(&self) -> &dyn bigtable::Table {
+        &*self.0
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> bigtable::Result<Row> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read_row(row, select).await
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> bigtable::Result<Vec<Row>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read_rows(rows, select).await
+    }
+}
+
+#[test]
+fn a_scanner_reads_the_notifications_of_a_page_again_eight_at_a_time() {
+    run_apart(async |world| {
+        let client = world.client().await;
+        let reads = Arc::new(AtomicUsize::new(0));
+        let store = Arc::new(Counting(world.store.clone(), reads.clone()));
+        let services = Services { store, ..client.services().clone() };
+        let worker = Client::open(services, Options::default()).await.unwrap();
+        let table = client.table("t").await.unwrap();
+        register(&client, "o").await;
+        for n in 0..64 {
+            set(&client, &table, &[(&format!("r{n:02}"), "1")]).await;
+        }
+        // This client was told nothing of the changes, so its only worker finds them by scanning.
+        let options = WorkerOptions { threads: 1, ..WorkerOptions::default() };
+        let registration = Registration::strong("o", "t", &BAL, counting(COUNT));
+        let workers = worker.observe(vec![registration], options).await.unwrap();
+        idle(&client).await;
+        for n in 0..64 {
+            assert_eq!(count(&client, &table, &format!("r{n:02}")).await.as_deref(), Some("1"));
+        }
+        assert_eq!(worker.stats().observer_runs, 64);
+        let reads = reads.load(Ordering::Relaxed);
+        assert!((8..=16).contains(&reads), "{reads} requests for 64 notifications");
         workers.stop().await;
     });
 }
