@@ -5,10 +5,14 @@
 //! cluster. A page that redirects was also a member of the cluster of its own few words. Such
 //! words are equal on whole sites, so these clusters joined unrelated pages.
 //!
-//! The upgrade deletes those records and registers every page again, and the observers do the
-//! rest. It works in the background, in transactions of [`ROWS_AT_ONCE`] documents. The
-//! version is written last. So an interrupted upgrade is done again from the start, and finds
-//! less to do.
+//! That upgrade deletes those records and registers every page again, and the observers do the
+//! rest.
+//!
+//! Layout 2 had no cell [`HOLDS`] in the row of a cluster, so the exporter leaves the in-links out
+//! that are placed there. That upgrade writes the cell, and has the shown pages exported again.
+//!
+//! An upgrade works in the background, in transactions of [`ROWS_AT_ONCE`] rows. The version is
+//! written last. So an interrupted upgrade is done again from the start, and finds less to do.
 
 use std::time::Duration;
 
@@ -18,17 +22,18 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::records::decode;
-use crate::tables::{ATTACH, EXPORT_PAGE, KEYS, MEMBER, Tables};
+use crate::tables::{ATTACH, ClusterId, EXPORT_PAGE, HOLDS, KEYS, LinkRow, MEMBER, RELAY, Tables};
 
 #[cfg(test)]
 mod tests;
 
 /// The version of the layout that `tables.rs` describes.
-const VERSION: &[u8] = b"2";
+const VERSION: &[u8] = b"3";
+const LAYOUT_2: &[u8] = b"2";
 const VERSION_ROW: &str = "format";
 const VERSION_COLUMN: Column = Column::literal("version");
 
-/// How many documents are registered again in one transaction.
+/// How many rows are changed in one transaction.
 const ROWS_AT_ONCE: usize = 100;
 /// How long an upgrade pauses after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -88,6 +93,43 @@ pub(crate) async fn start(
 
 async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     tracing::info!(target: "webindex::upgrade", event = "upgrading");
+    let begun = db.begin().await?;
+    let version = begun.get(&tables.format, VERSION_ROW, &VERSION_COLUMN).await?;
+    if version.is_some_and(|version| version == LAYOUT_2) {
+        mark_holders(db, tables).await?;
+    } else {
+        register_all(db, tables).await?;
+    }
+    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION))
+        .await?;
+    tracing::info!(target: "webindex::upgrade", event = "upgraded");
+    Ok(())
+}
+
+/// Layout 2: notes in the row of each cluster that in-links are placed there.
+async fn mark_holders(db: &Percolator, tables: &Tables) -> Result<(), Error> {
+    let mut range = Some(RowRange::prefix(ClusterId::HOLDERS));
+    while let Some(rows) = range {
+        db.admit().await?;
+        let last = db
+            .transact(async |mut tx| {
+                let scan = tx.scan(&tables.inlinks).range(rows.clone()).limit(ROWS_AT_ONCE);
+                let found = scan.collect().await?;
+                let holders = found.iter().filter_map(|row| LinkRow::parse(&row.row));
+                for cluster in holders.filter_map(|row| ClusterId::of_holder(&row.holder)) {
+                    tx.set(&tables.clusters, cluster.row(), &HOLDS, "")?;
+                    tx.notify(&tables.clusters, cluster.row(), &RELAY)?;
+                }
+                Ok(found.last().map(|row| row.row.clone()))
+            })
+            .await?;
+        range = last.map(|last| rows.after(last));
+    }
+    Ok(())
+}
+
+/// Layout 1: deletes its records, and registers every document again.
+async fn register_all(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     for observer in RETIRED {
         db.retire_observer(observer).await?;
     }
@@ -116,9 +158,6 @@ async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
             .await?;
         range = last.map(|last| rows.after(last));
     }
-    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION))
-        .await?;
-    tracing::info!(target: "webindex::upgrade", event = "upgraded");
     Ok(())
 }
 

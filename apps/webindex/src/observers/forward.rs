@@ -23,7 +23,8 @@ use percolator::{Bytes, Change, Column, Error, Observer, Result, RowKey, RowRang
 use super::row_url::row_url;
 use crate::records::{Member, decode, decode_url};
 use crate::tables::{
-    ClusterId, EXPORT_ANCHORS, FORWARD, LinkRow, MEMBER, PLACED, RELAY, Tables, in_link_source,
+    ClusterId, EXPORT_ANCHORS, FORWARD, HOLDS, LinkRow, MEMBER, PLACED, RELAY, Tables,
+    in_link_source,
 };
 
 /// Observes `forward` on the home rows of in-links.
@@ -79,7 +80,7 @@ impl Forward {
         let mut shown = self.tables.shown_of(tx, &ids).await?.into_iter();
         let holders = urls.iter().zip(clusters).map(|(url, cluster)| {
             let id = cluster?;
-            (shown.next().flatten().as_ref() != Some(*url)).then(|| id.holder())
+            (shown.next()?.shown.as_ref() != Some(*url)).then(|| id.holder())
         });
         Ok(holders.collect())
     }
@@ -165,6 +166,9 @@ impl Forward {
         };
         let stays = placed.as_ref() == wanted;
         let there = if stays { self.links(tx, &home.at(new)).await?.links } else { none };
+        if !stays && let Some(cluster) = ClusterId::of_holder(new) {
+            tx.set(&self.tables.clusters, cluster.row(), &HOLDS, "")?;
+        }
         if self.replace(tx, &home.at(new), &there, &links)? || !stays {
             self.links_changed(tx, new)?;
         }
