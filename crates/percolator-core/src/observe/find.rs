@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::time::Duration;
 
-use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange};
+use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 
 use crate::mutants::{self, off};
 use crate::observe::context::Context;
@@ -36,10 +36,10 @@ use crate::{Column, Result};
 /// the other, and meanwhile other workers handle some of them. The larger the page, the more
 /// of its end is out of date.
 const PAGE_ROWS: usize = 64;
-/// How many notifications of a page a scanner reads again at a time, from a store behind a
-/// network. It does so before it visits them, because other workers handle most of a page while it
-/// is visited. The last of them may be out of date by the time of seven visits. An acknowledgement
-/// then shows that the change was handled; a weak observer runs once more, as it may.
+/// How many notifications of a page a scanner reads again at most at a time, from a store behind a
+/// network. Other workers handle many cells of a page while it is visited, and such cells are
+/// passed over quickly. After a cell that was still notified, the scanner reads the next one alone:
+/// that visit has taken time.
 const READ_AGAIN: usize = 8;
 /// How many pages of a table one pass reads while hints wait. Most cells on these pages have a
 /// hint and are skipped.
@@ -227,58 +227,78 @@ async fn pass_page(
     // each row.
     let first = context.random_below(page.rows.len().max(1));
     page.rows.rotate_left(first);
-    let mut cells = dirty_cells(context, table, &page.rows)?;
+    let cells = dirty_cells(context, table, &page.rows);
     if !cells.is_empty() {
         *found = true;
         context.stir();
     }
-    cells.retain(|cell| concerns(context, cell));
-    let at_once = if context.shared.services().store.commits_rows() { 1 } else { READ_AGAIN };
-    for cells in cells.chunks(at_once) {
-        if context.is_stopping() {
-            break;
-        }
-        if !visit_cells(context, cells).await? {
-            return Ok(Walked { met: true, page: visited, was_empty, rest });
-        }
-    }
-    Ok(Walked { met: false, page: visited, was_empty, rest })
+    let met = !visit_cells(context, &cells).await?;
+    Ok(Walked { met, page: visited, was_empty, rest })
+}
+
+/// A notified cell, and the newest version of its notification that the scan has found.
+struct Dirty {
+    cell: Cell,
+    found: Timestamp,
 }
 
 /// The cells of a page that do not rest.
-fn dirty_cells(context: &Context, table: &Table, rows: &[bigtable::Row]) -> Result<Vec<Cell>> {
+fn dirty_cells(context: &Context, table: &Table, rows: &[bigtable::Row]) -> Vec<Dirty> {
     let mut dirty = Vec::new();
     for row in rows {
-        let notified = table.notified_row(&row.key)?;
+        let notified = match table.notified_row(&row.key) {
+            Ok(notified) => notified,
+            Err(error) => {
+                context.report(&error);
+                continue;
+            }
+        };
         for found in &row.cells {
             let column = Column::from_stored(found.qualifier.clone());
             let cell = Cell { table: table.clone(), row: notified.clone(), column };
             if !rests(context, &cell, found.timestamp) {
-                dirty.push(cell);
+                dirty.push(Dirty { cell, found: found.timestamp });
             }
         }
     }
-    Ok(dirty)
+    dirty
+}
+
+/// Whether a scanner should visit a cell now.
+fn is_due(context: &Context, Dirty { cell, found }: &Dirty) -> bool {
+    concerns(context, cell) && !context.hints.is_waiting(cell) && !rests(context, cell, *found)
 }
 
 /// Visits dirty cells, except those whose hint waits. Returns `false` if another worker is at a
 /// row.
-async fn visit_cells(context: &Context, cells: &[Cell]) -> Result<bool> {
-    context.stir();
-    let unhinted = cells.iter().filter(|cell| !context.hints.is_waiting(cell));
-    let cells: Vec<Cell> = unhinted.cloned().collect();
-    let notified = notifications_of(&cells).await?;
-    for (cell, seen) in cells.iter().zip(notified) {
-        if context.is_stopping() {
-            break;
-        }
-        if context.hints.is_waiting(cell) {
-            continue;
-        }
-        // The observer already has as many runs as it may have.
-        let Some(_run) = context.hints.enter(cell) else { continue };
-        if visit(context, cell, Known::Read(seen)).await? == Visit::Met {
-            return Ok(false);
+async fn visit_cells(context: &Context, dirty: &[Dirty]) -> Result<bool> {
+    let at_most = if context.shared.services().store.commits_rows() { 1 } else { READ_AGAIN };
+    let (mut next, mut at_once) = (0, 1);
+    while next < dirty.len() && !context.is_stopping() {
+        let begin = next;
+        next = dirty.len().min(begin + at_once);
+        at_once = at_most.min(2 * at_once);
+        // A column that has as many runs as it may have is passed over without a read.
+        let is_free = |n: &usize| context.hints.enter(&dirty[*n].cell).is_some();
+        let due = |n: &usize| is_due(context, &dirty[*n]) && is_free(n);
+        let due: Vec<usize> = (begin..next).filter(due).collect();
+        let cells: Vec<Cell> = due.iter().map(|n| dirty[*n].cell.clone()).collect();
+        for (n, seen) in due.into_iter().zip(notifications_of(&cells).await?) {
+            let cell = &dirty[n].cell;
+            context.stir();
+            if !is_due(context, &dirty[n]) {
+                continue;
+            }
+            let Some(_run) = context.hints.enter(cell) else { continue };
+            let was_notified = !seen.is_empty();
+            if visit(context, cell, Known::Read(seen)).await? == Visit::Met {
+                return Ok(false);
+            }
+            if was_notified {
+                // What was read of the cells behind it is out of date.
+                (next, at_once) = (n + 1, 1);
+                break;
+            }
         }
     }
     Ok(true)

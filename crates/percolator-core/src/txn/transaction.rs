@@ -200,23 +200,24 @@ impl Transaction {
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
         }
-        if let Some((cell, seen)) = &self.looked_at
-            && (&cell.table, &cell.row, &cell.column) == (table, &row, column)
-        {
-            let (shared, s) = (&self.shared, self.start_ts());
-            shared.counters().reads_saved.bump();
-            return match seen {
-                Seen::Here(value) => Ok(Some(value.clone())),
-                Seen::Apart(start_ts) => {
-                    let at = [(column, *start_ts)];
-                    Ok(Box::pin(long_values(shared, table, &row, &at, s)).await?.pop())
-                }
-            };
+        let looked_at = self
+            .looked_at
+            .as_ref()
+            .filter(|(cell, _)| (&cell.table, &cell.row, &cell.column) == (table, &row, column));
+        if let Some((_, Seen::Here(value))) = looked_at {
+            self.shared.counters().reads_saved.bump();
+            return Ok(Some(value.clone()));
         }
         if self.cache.is_on() {
             let at = (table.clone(), row);
             let read = read_ahead(&self.shared, &self.cache, at, column, self.start_ts());
             return Box::pin(read).await;
+        }
+        if let Some((_, Seen::Apart(start_ts))) = looked_at {
+            self.shared.counters().reads_saved.bump();
+            let (shared, at) = (&self.shared, [(column, *start_ts)]);
+            let values = long_values(shared, table, &row, &at, self.start_ts());
+            return Ok(Box::pin(values).await?.pop());
         }
         read_cell(&self.shared, table, &row, column, self.start_ts()).await
     }
