@@ -296,6 +296,14 @@ impl LinkRow {
     }
 }
 
+impl LinkRow {
+    /// A key behind all rows of in-links that are attached to a page, and before all others.
+    pub(crate) fn last_held_by(holder: &str) -> RowKey {
+        // The bucket behind the last one.
+        [holder.as_bytes(), &[0, BUCKETS]].concat().into()
+    }
+}
+
 impl Ord for LinkRow {
     fn cmp(&self, other: &Self) -> Ordering {
         self.parts().cmp(&other.parts())

@@ -54,26 +54,35 @@ enum Kind {
     Canonical,
 }
 
-/// Whether the store has the present layout. An empty store is given the present layout.
+/// Whether the store has the present layout. An empty store is given the present layout. A layout
+/// of a later version is refused.
 pub(crate) async fn is_current(db: &Percolator, tables: &Tables) -> Result<bool, Error> {
-    let current = db
+    let found = db
         .transact(async |mut tx| {
             if let Some(version) = tx.get(&tables.format, VERSION_ROW, &VERSION_COLUMN).await? {
-                return Ok(version == VERSION);
+                return Ok(Some(version));
             }
             let scan = tx.scan(&tables.documents).limit(1);
             let is_empty = scan.collect().await?.is_empty();
             if is_empty {
                 tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION)?;
             }
-            Ok(is_empty)
+            Ok(is_empty.then(|| Bytes::from_static(VERSION)))
         })
         .await?;
-    Ok(current)
+    match found.as_deref() {
+        Some(VERSION) => Ok(true),
+        None | Some(LAYOUT_2) => Ok(false),
+        Some(later) => Err(Error::StoreLayout {
+            found: String::from_utf8_lossy(later).escape_debug().to_string(),
+            expected: String::from_utf8_lossy(VERSION).into_owned(),
+        }),
+    }
 }
 
 /// Starts the upgrade of a store in the background, if it needs one. A failed upgrade is tried
-/// again. Until the store is upgraded, the index shows the results of the earlier version.
+/// again. Until a store of layout 1 is upgraded, the index shows the results of the earlier
+/// version. Workers of an earlier version must have ended: they know nothing of [`HOLDS`].
 pub(crate) async fn start(
     db: &Percolator,
     tables: &Tables,
@@ -93,13 +102,18 @@ pub(crate) async fn start(
 
 async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     tracing::info!(target: "webindex::upgrade", event = "upgrading");
+    if is_current(db, tables).await? {
+        // Another worker has upgraded it.
+        return Ok(());
+    }
     let begun = db.begin().await?;
     let version = begun.get(&tables.format, VERSION_ROW, &VERSION_COLUMN).await?;
-    if version.is_some_and(|version| version == LAYOUT_2) {
-        mark_holders(db, tables).await?;
-    } else {
+    drop(begun);
+    if version.is_none() {
         register_all(db, tables).await?;
     }
+    // An interrupted upgrade of layout 1 may have left clusters of layout 2.
+    mark_holders(db, tables).await?;
     db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION))
         .await?;
     tracing::info!(target: "webindex::upgrade", event = "upgraded");
@@ -111,19 +125,26 @@ async fn mark_holders(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     let mut range = Some(RowRange::prefix(ClusterId::HOLDERS));
     while let Some(rows) = range {
         db.admit().await?;
-        let last = db
+        range = db
             .transact(async |mut tx| {
-                let scan = tx.scan(&tables.inlinks).range(rows.clone()).limit(ROWS_AT_ONCE);
-                let found = scan.collect().await?;
-                let holders = found.iter().filter_map(|row| LinkRow::parse(&row.row));
-                for cluster in holders.filter_map(|row| ClusterId::of_holder(&row.holder)) {
-                    tx.set(&tables.clusters, cluster.row(), &HOLDS, "")?;
-                    tx.notify(&tables.clusters, cluster.row(), &RELAY)?;
+                let mut left = rows.clone();
+                for _ in 0..ROWS_AT_ONCE {
+                    let scan = tx.scan(&tables.inlinks).range(left.clone()).limit(1);
+                    let Some(row) = scan.collect().await?.pop() else { return Ok(None) };
+                    let holder = LinkRow::parse(&row.row).map(|row| row.holder);
+                    if let Some(cluster) = holder.as_deref().and_then(ClusterId::of_holder) {
+                        tx.set(&tables.clusters, cluster.row(), &HOLDS, "")?;
+                        tx.notify(&tables.clusters, cluster.row(), &RELAY)?;
+                    }
+                    // One row of a cluster is enough.
+                    left = match holder {
+                        Some(holder) => left.after(LinkRow::last_held_by(&holder)),
+                        None => left.after(row.row),
+                    };
                 }
-                Ok(found.last().map(|row| row.row.clone()))
+                Ok(Some(left))
             })
             .await?;
-        range = last.map(|last| rows.after(last));
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ impl Observer for PlaceLinks {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let source = row_url(change)?;
         let Change { table, row, .. } = change;
-        // Both reads go in one request, if the store is behind a network.
+        // A store behind a network answers both reads at the same time.
         let read = async |column| tx.get(table, row, column).await;
         let (wanted, placed) = try_join(read(&LINKS), read(&LINKED)).await?;
         let wanted: Links = decode(wanted)?.unwrap_or_default();

@@ -31,7 +31,7 @@ impl Observer for Parse {
         let url = row_url(change)?;
         self.latency.observed(&url);
         let columns = [&PAGE, &KEYS, &LINKS];
-        // Both reads go in one request, if the store is behind a network.
+        // A store behind a network answers both reads at the same time.
         let content = async { tx.get(&change.table, &change.row, &CONTENT).await };
         let old = tx.get_row(&change.table, &change.row, columns);
         let (content, old) = try_join(content, old).await?;

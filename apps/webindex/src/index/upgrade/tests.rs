@@ -215,6 +215,22 @@ async fn a_store_of_layout_2_is_upgraded_when_it_is_opened() {
     assert_eq!(marked(&db, &tables).await, holders);
     let report = index.verify().await.unwrap();
     assert!(report.is_ok(), "{:#?}", report.named);
+    // A missing mark is a difference, also while the search index still shows all anchors.
+    let unmarked = *holders.first().unwrap();
+    db.transact(async |mut tx| tx.delete(&tables.clusters, unmarked.row(), &HOLDS)).await.unwrap();
+    let report = index.verify().await.unwrap();
+    assert_eq!(report.differences, 1, "{:#?}", report.named);
     index.stop().await;
     assert!(open(&db, search.path()).await.upgrade.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_a_later_layout_is_refused() {
+    let (db, search) = (Percolator::in_memory().await.unwrap(), tempfile::tempdir().unwrap());
+    let tables = Tables::open(&db).await.unwrap();
+    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, "4"))
+        .await
+        .unwrap();
+    let refused = WebIndex::open(db, search.path(), WorkerOptions::default()).await.unwrap_err();
+    assert!(matches!(refused, Error::StoreLayout { .. }), "{refused}");
 }
