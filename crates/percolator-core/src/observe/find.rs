@@ -295,7 +295,7 @@ async fn visit_cells(context: &Context, dirty: &[Dirty]) -> Result<bool> {
                 return Ok(false);
             }
             if was_notified {
-                // What was read of the cells behind it is out of date.
+                // The readings of the cells behind it are out of date.
                 (next, at_once) = (n + 1, 1);
                 break;
             }
