@@ -15,17 +15,16 @@
 //! of `hbase:meta`. It uses `ClientMetaService` (HBase 2.5 and later), not ZooKeeper.
 //! `hbase:meta` names the server of each region.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::sync::locked;
 use bytes::Bytes;
 use prost::Message;
 use rand::Rng;
 use tokio::time::Instant;
 
+use crate::attempts::Attempts;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::proto::{
@@ -62,12 +61,9 @@ pub(crate) struct Access {
 #[derive(Debug)]
 pub(crate) struct Client {
     access: Access,
-    connections: Mutex<HashMap<(String, &'static str), Slot>>,
+    connections: Attempts<Arc<Connection>>,
     regions: Regions,
 }
-
-/// One connection for all callers. The first of them opens it.
-type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 
 /// An answer, with the failure that it may contain.
 pub(crate) trait Answer: Message + Default {
@@ -126,7 +122,7 @@ impl Patience {
 
 impl Client {
     pub(crate) fn new(access: Access) -> Self {
-        Client { access, connections: Mutex::default(), regions: Regions::default() }
+        Client { access, connections: Attempts::default(), regions: Regions::default() }
     }
 
     /// The deadline of a request that begins now.
@@ -152,18 +148,15 @@ impl Client {
                  allow plain text in a network you trust"
             )));
         }
-        let slot = {
-            let mut all = locked(&self.connections);
-            all.entry((address.to_owned(), service)).or_default().clone()
+        let open = || {
+            let (to, Access { user, deadline, .. }) = (address.to_owned(), self.access.clone());
+            async move { Connection::open(&to, service, &user, deadline).await.map(Arc::new) }
         };
-        let mut open = slot.lock().await;
-        if let Some(connection) = open.as_ref().filter(|connection| !connection.is_broken()) {
-            return Ok(connection.clone());
-        }
-        let opened = Connection::open(address, service, &self.access.user, timeout).await?;
-        let opened = Arc::new(opened);
-        *open = Some(opened.clone());
-        Ok(opened)
+        let key = (address.to_owned(), service);
+        let opened = self.connections.join(key, |open| open.is_broken(), open);
+        tokio::time::timeout(timeout, opened).await.unwrap_or_else(|_| {
+            Err(Failure::Moved(format!("connecting to {address}: no answer in time")))
+        })
     }
 
     async fn call<R: Message + Default>(

@@ -7,7 +7,7 @@
 //!   names, net effects       encode.rs
 //!   dead cells, empty rows   reclaim.rs
 //!   regions and servers      client.rs, regions.rs
-//!   calls, failures          connection.rs, failure.rs, proto.rs
+//!   calls, failures          connection.rs, attempts.rs, failure.rs, proto.rs
 //!   servers, their settings   admin.rs, info.rs, examine.rs
 //! ```
 //!
@@ -29,6 +29,7 @@
 
 mod address;
 mod admin;
+mod attempts;
 mod client;
 mod connection;
 mod encode;
