@@ -13,6 +13,18 @@ use tokio::net::TcpStream;
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
 /// A process as its JVM names it.
+///
+/// ```no_run
+/// # async fn example() -> bigtable_hbase::Result<()> {
+/// use bigtable_hbase::{HbaseOptions, HbaseProcess, HbaseStore};
+/// let address = "hbase://127.0.0.1:16000/shop".parse()?;
+/// let store = HbaseStore::connect(&address, HbaseOptions::default()).await?;
+/// for server in store.cluster().await?.servers {
+///     let HbaseProcess { id, host } = store.process(&server).await?;
+///     println!("region server {} is process {id} of {host}", server.address);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HbaseProcess {
     /// Its number.
