@@ -165,6 +165,12 @@ impl HbaseStore {
         found.map_err(|why| bigtable::Error::Unavailable { why })
     }
 
+    /// Asks a region server's web server for the server's version.
+    pub(crate) async fn server_version(&self, server: &HbaseServer) -> bigtable::Result<String> {
+        let found = info::version(info_address(server)?, self.client().patience()).await;
+        found.map_err(|why| bigtable::Error::Unavailable { why })
+    }
+
     /// Splits, merges or moves one region of the store's tables. `draw` chooses the table and the
     /// region; if none of the table is fit, another table follows. Returns what was changed, or
     /// `None` if no region is fit.

@@ -52,10 +52,7 @@ impl HbaseStore {
     /// `Unavailable` if no master answers in time.
     pub async fn examine(&self, address: &HbaseAddress) -> Result<Vec<Finding>> {
         let cluster = self.cluster().await?;
-        let mut findings = vec![match too_old(&cluster.version) {
-            None => Finding::sound("HBase", format!("version {}", cluster.version)),
-            Some(why) => Finding::wrong("HBase", format!("version {}", cluster.version), why),
-        }];
+        let mut findings = vec![of_version("HBase's master".to_owned(), &cluster.version)];
         let count = cluster.servers.len();
         let servers = Finding::sound("region servers", format!("{count} live"));
         findings.push(if count > 1 {
@@ -66,6 +63,10 @@ impl HbaseStore {
         });
         findings.push(of_life(address));
         for server in &cluster.servers {
+            findings.push(match self.server_version(server).await {
+                Ok(version) => of_version(format!("HBase of {}", server.address), &version),
+                Err(error) => without_version(server, &error),
+            });
             match self.server_settings(server).await {
                 Ok(settings) => findings.extend(of_server(server, &settings, address)),
                 Err(error) => findings.push(unread(server, &error)),
@@ -76,6 +77,24 @@ impl HbaseStore {
             findings.extend(described.map(|table| of_table(&self.id(&name), &table)));
         }
         Ok(findings)
+    }
+}
+
+/// Judges the version of a server.
+fn of_version(about: String, version: &str) -> Finding {
+    let found = format!("version {version}");
+    match too_old(version) {
+        None => Finding::sound(about, found),
+        Some(why) => Finding::wrong(about, found, why),
+    }
+}
+
+fn without_version(server: &HbaseServer, error: &bigtable::Error) -> Finding {
+    Finding {
+        about: format!("HBase of {}", server.address),
+        verdict: Verdict::Unknown,
+        found: error.to_string(),
+        help: Some("run hbase version on its machine: 2.6 or later is needed".to_owned()),
     }
 }
 
@@ -224,6 +243,15 @@ mod tests {
             (name, (finding.verdict, finding.help.unwrap_or_default()))
         });
         judged.collect()
+    }
+
+    #[test]
+    fn a_region_server_of_an_old_version_is_wrong() {
+        let old = of_version("HBase of h:1".to_owned(), "2.5.11-hadoop3");
+        assert_eq!(old.verdict, Verdict::Wrong);
+        assert!(old.help.is_some_and(|help| help.contains("upgrade to 2.6 or later")));
+        let sound = of_version("HBase of h:1".to_owned(), "2.6.1-hadoop3");
+        assert_eq!((sound.verdict, &sound.found[..]), (Verdict::Sound, "version 2.6.1-hadoop3"));
     }
 
     #[test]

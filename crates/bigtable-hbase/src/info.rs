@@ -1,7 +1,8 @@
-//! Reads the pages of a server's own web server ("info server"): its process id and its settings.
+//! Reads the pages of a server's own web server ("info server"): its process id, its version, and
+//! its settings.
 //!
-//! HBase's protocol has no request for either. The web server may be off, and then nothing can be
-//! read.
+//! HBase's protocol has no request for them. The status that the master sends has a version of the
+//! master alone. The web server may be off, and then nothing can be read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,6 +38,12 @@ pub struct HbaseProcess {
 pub(crate) async fn process(address: &str, timeout: Duration) -> Result<HbaseProcess, String> {
     let page = page(address, "/jmx?qry=java.lang:type=Runtime", timeout).await?;
     process_in(&page).ok_or_else(|| format!("http://{address}/jmx has no process id"))
+}
+
+/// Reads the version of a region server.
+pub(crate) async fn version(address: &str, timeout: Duration) -> Result<String, String> {
+    let page = page(address, "/rs-status", timeout).await?;
+    version_in(&page).ok_or_else(|| format!("http://{address}/rs-status has no version"))
 }
 
 /// Reads all settings of the server, defaults included.
@@ -85,6 +92,14 @@ fn process_in(page: &str) -> Option<HbaseProcess> {
     found.next()
 }
 
+/// The version in a table of HTML: `<td>HBase Version</td> <td>2.6.1, revision=..</td>`.
+fn version_in(page: &str) -> Option<String> {
+    let (_, rest) = page.split_once("<td>HBase Version</td>")?;
+    let (_, value) = rest.split_once("<td>")?;
+    let version = value.split([',', '<']).next()?.trim();
+    (!version.is_empty()).then(|| version.to_owned())
+}
+
 /// The settings in an XML document of properties.
 fn settings_in(page: &str) -> BTreeMap<String, String> {
     let between = |text: &str, tag: &str| {
@@ -110,6 +125,10 @@ mod tests {
         let process = HbaseProcess { id: 4711, host: "host".to_owned() };
         assert_eq!(process_in(page), Some(process));
         assert_eq!(process_in(r#"{ "Name" : "none" }"#), None);
+        let page = "<tr>\n  <td>HBase Version</td>\n  <td>2.6.1-hadoop3, revision=Unknown</td>";
+        assert_eq!(version_in(page).as_deref(), Some("2.6.1-hadoop3"));
+        assert_eq!(version_in("<td>HBase Version</td><td></td>"), None);
+        assert_eq!(version_in("<td>JVM Version</td><td>17</td>"), None);
         let page = "<configuration><property><name>a</name><value>1</value></property>\n\
                     <property><name>b</name><value/></property></configuration>";
         assert_eq!(settings_in(page), BTreeMap::from([("a".to_owned(), "1".to_owned())]));
