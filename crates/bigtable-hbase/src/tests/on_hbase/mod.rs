@@ -2,6 +2,7 @@
 
 mod cluster;
 mod compactions;
+mod guards;
 mod regions;
 
 use super::conformance;
