@@ -4,13 +4,15 @@
 # The cluster is HDFS with three data nodes, ZooKeeper, a master and three region servers: six processes on the
 # loopback interface, about 2 GB of memory. Their programs come from Maven's artifacts (scripts/hbase/pom.xml), about
 # 220 MB, once. HBASE_SERVERS is the number of region servers (3), HBASE_SESSION_MS how long a silent server counts as
-# alive (40,000), KEEP a directory that keeps their logs. With HBASE_RESTART_S, a region server that ends is started
-# again so many seconds later. HBASE_PIDS names a directory that gets a file with the process id of each process.
+# alive (40,000), KEEP a directory that keeps their logs. With HBASE_RESTART_S, a master, region server or data node that
+# ends is started again so many seconds later. HBASE_DATANODES is the number of data nodes that are processes of their
+# own; without it, the three are in the process of the name node. HBASE_PIDS names a directory that gets a file with the
+# process id of each process; the command has it in its environment.
 # Ends with 77 where there is no JDK 17, the artifacts cannot be had, or the cluster does not start.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 
@@ -41,7 +43,7 @@ mkdir -p "$work/conf"
 pids=${HBASE_PIDS:-$work/pids}
 mkdir -p "$pids"
 # Ids of earlier runs are of no process, or of another one.
-rm -f "$pids"/{dfs,zookeeper,master,region-*}
+rm -f "$pids"/{dfs,zookeeper,master,region-*,datanode-*}
 finish() {
     # Each process ends with the shell that started it, a little later.
     # shellcheck disable=SC2046
@@ -112,7 +114,7 @@ while :; do
     sleep "$restart"
 done
 SCRIPT
-export work pids
+export work pids HBASE_PIDS=$pids
 # Starts a process, which ends when this script does.
 start() { run "$1" "" "${@:2}"; }
 run() {
@@ -136,10 +138,22 @@ await() {
     skip "$1 ended, or did not start within two minutes"
 }
 
-start dfs "$root/scripts/hbase/MiniDfs.java" "$dfs" "$work/dfs"
+datanodes=${HBASE_DATANODES:-0} inside=3
+[ "$datanodes" -eq 0 ] || inside=0
+start dfs "$root/scripts/hbase/MiniDfs.java" "$dfs" "$work/dfs" "$inside"
 start zookeeper org.apache.hadoop.hbase.zookeeper.HQuorumPeer start
 await dfs '^ready'
-start master org.apache.hadoop.hbase.master.HMaster start
+for ((number = 1; number <= datanodes; number++)); do
+    run datanode-$number "${HBASE_RESTART_S:-}" org.apache.hadoop.hdfs.server.datanode.DataNode \
+        -D "dfs.datanode.data.dir=$work/datanode-$number" -D dfs.datanode.address=127.0.0.1:0 \
+        -D dfs.datanode.ipc.address=127.0.0.1:0 -D dfs.datanode.http.address=127.0.0.1:0
+    # A data node that has spoken with the name node has a directory for its blocks.
+    for _ in $(seq 300); do
+        ! compgen -G "$work/datanode-$number/current/BP-*" >/dev/null || break
+        sleep 0.2
+    done
+done
+run master "${HBASE_RESTART_S:-}" org.apache.hadoop.hbase.master.HMaster start
 for ((number = 1; number <= servers; number++)); do
     run region-$number "${HBASE_RESTART_S:-}" org.apache.hadoop.hbase.regionserver.HRegionServer \
         -D "hbase.regionserver.port=${ports[2 + 2 * number]}" \

@@ -91,13 +91,11 @@ impl Drop for Victim {
 #[cfg(unix)]
 pub fn kill_process(id: i32) -> io::Result<bool> {
     use rustix::io::Errno;
-    use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-    let pid = Pid::from_raw(id).filter(|_| id > 0);
-    let pid = pid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no process"))?;
-    match kill_process(pid, Signal::KILL) {
-        Err(Errno::SRCH) => return Ok(false),
-        result => result?,
+    use rustix::process::{Pid, Signal, test_kill_process};
+    if !signal(id, Signal::KILL)? {
+        return Ok(false);
     }
+    let Some(pid) = Pid::from_raw(id) else { return Ok(false) };
     let killed = Instant::now();
     while killed.elapsed() < GONE_MAX {
         if test_kill_process(pid) == Err(Errno::SRCH) {
@@ -107,4 +105,61 @@ pub fn kill_process(id: i32) -> io::Result<bool> {
     }
     let what = format!("process {id} still runs {GONE_MAX:?} after it was killed");
     Err(io::Error::new(io::ErrorKind::TimedOut, what))
+}
+
+/// Asks a process that is not a child of this one to end, with SIGTERM. Returns `false` if it does
+/// not exist.
+///
+/// # Errors
+/// The errors of sending a signal.
+#[cfg(unix)]
+pub fn end_process(id: i32) -> io::Result<bool> {
+    signal(id, rustix::process::Signal::TERM)
+}
+
+/// A process that stands still, by SIGSTOP. It goes on when this is dropped.
+///
+/// ```
+/// use std::process::Command;
+/// use percolator_torture::{Stopped, Victim};
+/// let victim = Victim::start(Command::new("sleep").arg("60"))?;
+/// let stopped = Stopped::stop(victim.id() as i32)?;
+/// assert!(stopped.is_some(), "the process exists");
+/// drop(stopped);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[cfg(unix)]
+#[derive(Debug)]
+pub struct Stopped(i32);
+
+#[cfg(unix)]
+impl Stopped {
+    /// Has a process stand still. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The errors of sending a signal.
+    pub fn stop(id: i32) -> io::Result<Option<Stopped>> {
+        Ok(signal(id, rustix::process::Signal::STOP)?.then_some(Stopped(id)))
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // Only another SIGKILL ends a process that stands still, and then there is none to wake.
+        let _ = signal(self.0, rustix::process::Signal::CONT);
+    }
+}
+
+/// Sends a signal. Returns `false` if the process does not exist.
+#[cfg(unix)]
+fn signal(id: i32, signal: rustix::process::Signal) -> io::Result<bool> {
+    use rustix::io::Errno;
+    use rustix::process::{Pid, kill_process};
+    let pid = Pid::from_raw(id).filter(|_| id > 0);
+    let pid = pid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no process"))?;
+    match kill_process(pid, signal) {
+        Err(Errno::SRCH) => Ok(false),
+        sent => Ok(sent.map(|()| true)?),
+    }
 }
