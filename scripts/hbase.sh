@@ -7,12 +7,13 @@
 # alive (40,000), KEEP a directory that keeps their logs. With HBASE_RESTART_S, a master, region server or data node that
 # ends is started again so many seconds later. HBASE_DATANODES is the number of data nodes that are processes of their
 # own; without it, the three are in the process of the name node. HBASE_PIDS names a directory that gets a file with the
-# process id of each process; the command has it in its environment.
+# process id of each process; the command has it in its environment. With HBASE_TLS=1 the servers refuse plain text, and
+# the command has the settings PERCOLATOR_TLS__* of a client's certificate; openssl makes it.
 # Ends with 77 where there is no JDK 17, the artifacts cannot be had, or the cluster does not start.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
-    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 
@@ -66,6 +67,28 @@ servers=${HBASE_SERVERS:-3}
 read -ra ports <<<"$(free_ports $((4 + 2 * servers)))"
 dfs=${ports[0]} zookeeper=${ports[1]} master=${ports[2]} master_info=${ports[3]}
 
+# Makes an authority, and one certificate for all servers and the client.
+make_certificates() {
+    command -v openssl >/dev/null || skip "there is no openssl to make certificates with"
+    mkdir -p "$work/tls"
+    (
+        cd "$work/tls"
+        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=authority" -keyout authority.key -out authority.pem
+        openssl req -newkey rsa:2048 -nodes -subj "/CN=hbase" -keyout key.pem -out request.pem
+        openssl x509 -req -in request.pem -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 \
+            -extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:client.percolator.internal") \
+            -out certificate.pem
+        cat key.pem certificate.pem >server.pem
+    ) 2>"$work/tls.log" || skip "openssl made no certificates: $(tail -n 1 "$work/tls.log")"
+    export PERCOLATOR_TLS__AUTHORITY=$work/tls/authority.pem
+    export PERCOLATOR_TLS__CERTIFICATE=$work/tls/certificate.pem PERCOLATOR_TLS__KEY=$work/tls/key.pem
+}
+tls=
+if [ -n "${HBASE_TLS:-}" ]; then
+    make_certificates
+    tls="&tls=true"
+fi
+
 property() { echo "<property><name>$1</name><value>$2</value></property>"; }
 {
     echo "<configuration>"
@@ -89,6 +112,15 @@ property() { echo "<property><name>$1</name><value>$2</value></property>"; }
         property hbase.$of.info.bindAddress 127.0.0.1
     done
     property hbase.master.info.port "$master_info"
+    if [ -n "$tls" ]; then
+        property hbase.server.netty.tls.enabled true
+        property hbase.server.netty.tls.supportplaintext false
+        property hbase.client.netty.tls.enabled true
+        property hbase.rpc.tls.keystore.location "$work/tls/server.pem"
+        property hbase.rpc.tls.keystore.type PEM
+        property hbase.rpc.tls.truststore.location "$work/tls/authority.pem"
+        property hbase.rpc.tls.truststore.type PEM
+    fi
     echo "</configuration>"
 } >"$work/conf/hbase-site.xml"
 cp "$work/conf/hbase-site.xml" "$work/conf/core-site.xml"
@@ -161,4 +193,4 @@ for ((number = 1; number <= servers; number++)); do
 done
 await master 'Master has completed initialization'
 
-PERCOLATOR_HBASE="hbase://127.0.0.1:$master/percolator?deadline=10s&session=$((session_ms / 1000))s&busy=2s&wal_sync=5s" "$@"
+PERCOLATOR_HBASE="hbase://127.0.0.1:$master/percolator?deadline=10s&session=$((session_ms / 1000))s&busy=2s&wal_sync=5s$tls" "$@"

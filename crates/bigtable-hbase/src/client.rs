@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cluster_net::Tls;
 use prost::Message;
 use rand::Rng;
 use tokio::time::Instant;
@@ -53,7 +54,9 @@ pub(crate) struct Access {
     pub(crate) user: String,
     /// Longest time for which a request is tried.
     pub(crate) deadline: Duration,
-    /// Whether this client may connect to other machines.
+    /// The certificates, if connections have TLS.
+    pub(crate) tls: Option<Tls>,
+    /// Whether this client may connect to other machines without TLS.
     pub(crate) plaintext_beyond_loopback: bool,
 }
 
@@ -142,15 +145,16 @@ impl Client {
         service: &'static str,
         timeout: Duration,
     ) -> Result<Arc<Connection>, Failure> {
-        if !self.access.plaintext_beyond_loopback && !is_loopback(address) {
+        let Access { tls, plaintext_beyond_loopback, .. } = &self.access;
+        if tls.is_none() && !plaintext_beyond_loopback && !is_loopback(address) {
             return Err(Failure::Refused(format!(
                 "the client would send plain text to {address}, which is not on this machine: \
-                 allow plain text in a network you trust"
+                 give tls=true in the address, or allow plain text in a network you trust"
             )));
         }
         let open = || {
-            let (to, Access { user, deadline, .. }) = (address.to_owned(), self.access.clone());
-            async move { Connection::open(&to, service, &user, deadline).await.map(Arc::new) }
+            let (to, access) = (address.to_owned(), self.access.clone());
+            async move { Connection::open(&to, service, &access).await.map(Arc::new) }
         };
         let key = (address.to_owned(), service);
         let opened = self.connections.join(key, |open| open.is_broken(), open);

@@ -24,13 +24,14 @@ use std::time::Duration;
 
 use bigtable::sync::locked;
 use bytes::{Buf, Bytes, BytesMut};
+use cluster_net::{Fault, Tls};
 use prost::Message;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::client::Access;
 use crate::failure::Failure;
 use crate::proto::{ConnectionHeader, RequestHeader, ResponseHeader, UserInformation};
 
@@ -38,6 +39,8 @@ use crate::proto::{ConnectionHeader, RequestHeader, ResponseHeader, UserInformat
 const PREAMBLE: &[u8] = b"HBas\x00\x50";
 /// Largest answer that the client reads.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// The first two bytes of an alert of TLS, where a frame has the upper half of its length.
+const ALERT_BEGINS: usize = 0x1503;
 
 /// An open connection.
 #[derive(Debug)]
@@ -48,13 +51,22 @@ pub(crate) struct Connection {
     reader: JoinHandle<()>,
 }
 
+/// The two halves of a stream with or without TLS.
+type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
+type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
+
 /// The connection's sending half.
-#[derive(Debug)]
 struct Writer {
     /// `None` once the connection was closed.
-    half: Option<OwnedWriteHalf>,
+    half: Option<WriteHalf>,
     /// True while a frame is written, and for ever if its writing was given up.
     within_frame: bool,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("within_frame", &self.within_frame).finish_non_exhaustive()
+    }
 }
 
 type Answer = Result<Bytes, Failure>;
@@ -91,33 +103,33 @@ impl Calls {
 }
 
 impl Connection {
-    /// Connects to a service, such as `ClientService`, as `user`.
+    /// Connects to a service, such as `ClientService`, within the deadline of a request.
     pub(crate) async fn open(
         address: &str,
         service: &str,
-        user: &str,
-        timeout: Duration,
+        access: &Access,
     ) -> Result<Self, Failure> {
+        let header = ConnectionHeader {
+            user_info: Some(UserInformation { effective_user: access.user.clone() }),
+            service_name: service.to_owned(),
+        };
+        let mut hello = PREAMBLE.to_vec();
+        hello.extend((header.encoded_len() as u32).to_be_bytes());
+        hello.extend(header.encode_to_vec());
         let opening = async {
-            let mut stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            stream.set_zero_linger()?;
-            let header = ConnectionHeader {
-                user_info: Some(UserInformation { effective_user: user.to_owned() }),
-                service_name: service.to_owned(),
-            };
-            let mut hello = PREAMBLE.to_vec();
-            hello.extend((header.encoded_len() as u32).to_be_bytes());
-            hello.extend(header.encode_to_vec());
-            stream.write_all(&hello).await?;
-            std::io::Result::Ok(stream)
+            let (reader, mut writer) = halves(address, access.tls.as_ref()).await?;
+            writer.write_all(&hello).await?;
+            writer.flush().await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((reader, writer))
         };
         let failed = |why: String| Failure::Moved(format!("connecting to {address}: {why}"));
-        let stream = tokio::time::timeout(timeout, opening)
+        let (reader, writer) = tokio::time::timeout(access.deadline, opening)
             .await
             .map_err(|_| failed("no answer in time".to_owned()))?
-            .map_err(|error| failed(error.to_string()))?;
-        let (reader, writer) = stream.into_split();
+            .map_err(|error| match Fault::find(&*error) {
+                Some(fault) => Failure::Refused(fault.to_string()),
+                None => failed(error.to_string()),
+            })?;
         let calls = Arc::new(Calls::default());
         let reader = tokio::spawn(read_answers(reader, calls.clone(), address.to_owned()));
         let writer = tokio::sync::Mutex::new(Writer { half: Some(writer), within_frame: false });
@@ -179,7 +191,7 @@ impl Connection {
         };
         *within_frame = true;
         let sent = tokio::select! {
-            sent = half.write_all(frame) => sent.map_err(|error| error.to_string()),
+            sent = write(half, frame) => sent.map_err(|error| error.to_string()),
             () = self.calls.over() => Err("the connection was closed".to_owned()),
         };
         *within_frame = sent.is_err();
@@ -205,6 +217,28 @@ impl Drop for Connection {
     }
 }
 
+/// Connects to a server. The stream closes with a reset when both halves are dropped.
+async fn halves(
+    address: &str,
+    tls: Option<&Tls>,
+) -> Result<(ReadHalf, WriteHalf), Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    stream.set_zero_linger()?;
+    let Some(tls) = tls else {
+        let (reader, writer) = stream.into_split();
+        return Ok((Box::new(reader), Box::new(writer)));
+    };
+    let (reader, writer) = tokio::io::split(tls.connect_to_host(stream, address).await?);
+    Ok((Box::new(reader), Box::new(writer)))
+}
+
+/// Writes a frame, and leaves no part of it in the buffers of TLS.
+async fn write(half: &mut WriteHalf, frame: &[u8]) -> std::io::Result<()> {
+    half.write_all(frame).await?;
+    half.flush().await
+}
+
 /// Encodes a request.
 fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
     let delimited = |len: usize| len + prost::length_delimiter_len(len);
@@ -217,7 +251,7 @@ fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
 }
 
 /// Passes each answer to its caller until the connection ends.
-async fn read_answers(mut reader: OwnedReadHalf, calls: Arc<Calls>, address: String) {
+async fn read_answers(mut reader: ReadHalf, calls: Arc<Calls>, address: String) {
     loop {
         let body = match read_frame(&mut reader).await {
             Ok(body) => body,
@@ -232,8 +266,12 @@ async fn read_answers(mut reader: OwnedReadHalf, calls: Arc<Calls>, address: Str
     }
 }
 
-async fn read_frame(reader: &mut OwnedReadHalf) -> std::io::Result<Bytes> {
+async fn read_frame(reader: &mut ReadHalf) -> std::io::Result<Bytes> {
     let length = reader.read_u32().await? as usize;
+    if length >> 16 == ALERT_BEGINS {
+        let why = "the server demands TLS: give tls=true in the address, and certificates";
+        return Err(std::io::Error::other(why));
+    }
     if length > ANSWER_BYTES_MAX {
         let why = format!(
             "the server sent an answer of {length} bytes, and at most {ANSWER_BYTES_MAX} are read"
@@ -286,7 +324,14 @@ mod tests {
     async fn nothing_is_sent_behind_a_part_of_a_frame() {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap().to_string();
-        let opened = Connection::open(&address, "ClientService", "me", Duration::from_secs(9));
+        let access = Access {
+            seeds: Vec::new(),
+            user: "me".to_owned(),
+            deadline: Duration::from_secs(9),
+            tls: None,
+            plaintext_beyond_loopback: false,
+        };
+        let opened = Connection::open(&address, "ClientService", &access);
         let (connection, _unread) = tokio::join!(opened, server.accept());
         let connection = connection.unwrap();
         let message = |bytes| crate::proto::NamespaceDescriptor { name: vec![7; bytes].into() };

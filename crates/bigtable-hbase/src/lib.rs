@@ -25,7 +25,7 @@
 //!
 //! # What is missing
 //!
-//! TLS, Kerberos, blocks of cells, and several connections to one server.
+//! Kerberos, blocks of cells, and several connections to one server.
 
 mod address;
 mod admin;
@@ -49,6 +49,7 @@ mod upkeep;
 mod version;
 
 pub use bigtable::{Error, Result};
+pub use cluster_net::Tls;
 
 pub use address::HbaseAddress;
 pub use admin::{HbaseCluster, HbaseServer, Reshape};

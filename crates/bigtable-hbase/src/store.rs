@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bigtable::sync::locked;
 use bigtable::{Error, Layout, Result, Store, Table, TableSchema, Timestamp, check_table_name};
 use bytes::Bytes;
+use cluster_net::Tls;
 
 use crate::address::HbaseAddress;
 use crate::client::{Access, Client};
@@ -72,8 +73,12 @@ pub struct HbaseStore {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct HbaseOptions {
-    /// Allows connections to servers on other machines. This client has no TLS, so it connects in
-    /// plain text, and HBase believes the user name that it gives. Default: `false`.
+    /// The certificates for an address with `tls=true`: the authority that signs those of the
+    /// servers, and this client's own. A server's certificate must name the server's host.
+    /// Default: none.
+    pub tls: Option<Tls>,
+    /// Allows connections without TLS to servers on other machines. HBase believes the user name
+    /// that the client gives, also with TLS. Default: `false`.
     pub plaintext_beyond_loopback: bool,
 }
 
@@ -82,7 +87,8 @@ impl HbaseStore {
     ///
     /// # Errors
     /// `Unavailable` if no server answers in time. `InvalidRequest` if the servers refuse the
-    /// client, or if they are on other machines and `options` does not allow that.
+    /// client, or if a certificate is missing or refused. The same if servers are on other
+    /// machines, and `options` does not allow plain text.
     pub async fn connect(address: &HbaseAddress, options: HbaseOptions) -> Result<Self> {
         HbaseStore::open(address, options, Deletions::OfWhatWasThere).await
     }
@@ -93,9 +99,16 @@ impl HbaseStore {
         deletions: Deletions,
     ) -> Result<Self> {
         let request_life_max = address.request_life_max();
-        let HbaseAddress { servers, namespace, user, deadline, .. } = address.clone();
-        let HbaseOptions { plaintext_beyond_loopback } = options;
-        let access = Access { seeds: servers, user, deadline, plaintext_beyond_loopback };
+        let HbaseAddress { servers: seeds, namespace, user, deadline, .. } = address.clone();
+        let HbaseOptions { tls, plaintext_beyond_loopback } = options;
+        if address.tls && tls.is_none() {
+            return Err(Error::invalid(format!(
+                "{address}: the address has tls=true, and there are no certificates: give the \
+                 authority, the client's certificate and its key"
+            )));
+        }
+        let tls = tls.filter(|_| address.tls);
+        let access = Access { seeds, user, deadline, tls, plaintext_beyond_loopback };
         let tables = Mutex::default();
         let client = Arc::new(Client::new(access));
         let store = HbaseStore { client, namespace, request_life_max, deletions, tables };

@@ -111,13 +111,45 @@ impl Dialer {
             let stream = TlsConnector::from(config).connect(name, tcp).await?;
             greet(Either::Right(Box::new(stream))).await
         });
-        let made = made.await.unwrap_or_else(|_| {
-            let why = format!("the TLS handshake took longer than {} s", HANDSHAKE.as_secs());
-            Err(io::Error::new(io::ErrorKind::TimedOut, why))
-        });
+        let made = made.await.unwrap_or_else(|_| Err(late()));
         let shown = shown.facts();
-        let ends = Ends { server, role, shown: shown.as_ref(), own: loaded.facts() };
+        let (name, shown) = (role.name(), shown.as_ref());
+        let ends = Ends { server, name, shown, own: loaded.facts() };
         made.map_err(|error| match ends.fault(&error) {
+            Some(fault) => fault.into(),
+            None => error.into(),
+        })
+    }
+}
+
+fn late() -> io::Error {
+    let why = format!("the TLS handshake took longer than {} s", HANDSHAKE.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, why)
+}
+
+impl Tls {
+    /// Makes the handshake over an open connection with a server at `HOST:PORT` that is identified
+    /// by its host. The server may speak any protocol.
+    ///
+    /// # Errors
+    /// If there is no handshake within five seconds, or if one of the ends refuses the other.
+    /// [`Fault::find`] finds the fault that a person must remove.
+    pub async fn connect_to_host(
+        &self,
+        tcp: TcpStream,
+        address: &str,
+    ) -> Result<TlsStream<TcpStream>, StdError> {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let loaded = self.current();
+        let (config, shown) = loaded.for_client_of_any()?;
+        let name = ServerName::try_from(host.to_owned())?;
+        let made = timeout(HANDSHAKE, TlsConnector::from(config).connect(name, tcp)).await;
+        let server = format!("the server at {address}");
+        let shown = shown.facts();
+        let (shown, own) = (shown.as_ref(), loaded.facts());
+        let ends = Ends { server: &server, name: host, shown, own };
+        made.unwrap_or_else(|_| Err(late())).map_err(|error| match ends.fault(&error) {
             Some(fault) => fault.into(),
             None => error.into(),
         })

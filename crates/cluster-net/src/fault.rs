@@ -7,7 +7,6 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use crate::Role;
 use crate::certificate::Facts;
 
 /// The reason why a client cannot use a server until a person acts.
@@ -63,8 +62,8 @@ impl Fault {
 pub(crate) struct Ends<'a> {
     /// The server, with its address.
     pub(crate) server: &'a str,
-    /// The role that the server must have.
-    pub(crate) role: Role,
+    /// The name that the server's certificate must have.
+    pub(crate) name: &'a str,
     /// The certificate that the server showed.
     pub(crate) shown: Option<&'a Facts>,
     /// The client's own certificate.
@@ -87,7 +86,7 @@ impl Ends<'_> {
 
     /// The fault of the server's certificate, which the client does not accept.
     fn of_the_server(&self, error: &CertificateError) -> Fault {
-        let Ends { server, role, .. } = self;
+        let Ends { server, name, .. } = self;
         let shown = self.shown.map(|shown| format!(" ({shown})")).unwrap_or_default();
         let certificate = format!("the certificate{shown} of {server}");
         match Flaw::of(error) {
@@ -104,8 +103,8 @@ impl Ends<'_> {
                 "check the address, and `tls.authority` of both",
             ),
             Flaw::WrongName => Fault::new(
-                format!("{certificate} does not name {}", role.name()),
-                "check the address, or give that server a certificate of its role",
+                format!("{certificate} does not name {name}"),
+                "check the address, or give that server a certificate with this name",
             ),
             Flaw::Other => Fault::new(
                 format!("{certificate} is not accepted: {error}"),
@@ -197,12 +196,14 @@ mod tests {
     use rustls_pki_types::pem::PemObject;
 
     use super::*;
+    use crate::Role;
     use crate::authority::Authority;
 
     fn fault(error: rustls::Error) -> Option<String> {
         let (certificate, _) = Authority::new().issue(&[Role::Client.name()], 2090);
         let own = Facts::of(&CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap());
-        let ends = Ends { server: "the oracle at h:1", role: Role::Oracle, shown: None, own: &own };
+        let ends =
+            Ends { server: "the oracle at h:1", name: Role::Oracle.name(), shown: None, own: &own };
         let error = io::Error::new(io::ErrorKind::InvalidData, error);
         ends.fault(&error).map(|fault| fault.to_string())
     }
