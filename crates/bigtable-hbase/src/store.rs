@@ -366,7 +366,7 @@ fn descriptor(name: TableName, schema: &TableSchema, deletions: Deletions) -> pr
         }],
         column_families: data.chain([guard]).collect(),
         configuration: vec![NameStringPair {
-            name: "hbase.hregion.max.keyvalue.size".to_owned(),
+            name: "hbase.server.keyvalue.maxsize".to_owned(),
             value: CELL_BYTES_MAX.to_owned(),
         }],
     }
