@@ -3,6 +3,7 @@
 mod cluster;
 mod compactions;
 mod guards;
+mod large;
 mod regions;
 
 use super::conformance;
