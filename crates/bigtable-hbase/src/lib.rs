@@ -55,3 +55,13 @@ pub use address::HbaseAddress;
 pub use admin::{HbaseCluster, HbaseServer, Reshape};
 pub use info::HbaseProcess;
 pub use store::{HbaseOptions, HbaseStore};
+
+/// Reads bytes as a server's answer. Fuzzing checks that no bytes make it panic.
+///
+/// ```
+/// bigtable_hbase::check_answer(b"\x02\x08\x07");
+/// ```
+#[doc(hidden)]
+pub fn check_answer(bytes: &[u8]) {
+    connection::check_answer(bytes);
+}
