@@ -3,17 +3,20 @@
 #   scripts/hbase.sh cargo test -p bigtable-hbase
 # The cluster is HDFS with three data nodes, ZooKeeper, a master and three region servers: six processes on the
 # loopback interface, about 2 GB of memory. Their programs come from Maven's artifacts (scripts/hbase/pom.xml), about
-# 220 MB, once. HBASE_SERVERS is the number of region servers (3), HBASE_SESSION_MS how long a silent server counts as
-# alive (40,000), KEEP a directory that keeps their logs. With HBASE_RESTART_S, a master, region server or data node that
-# ends is started again so many seconds later. HBASE_DATANODES is the number of data nodes that are processes of their
-# own; without it, the three are in the process of the name node. HBASE_PIDS names a directory that gets a file with the
-# process id of each process; the command has it in its environment. With HBASE_TLS=1 the servers refuse plain text, and
-# the command has the settings PERCOLATOR_TLS__* of a client's certificate; openssl makes it.
+# 220 MB, once.
+#   HBASE_SERVERS     the number of region servers (3)
+#   HBASE_MASTERS     the number of masters (1): the others wait for the end of the active one
+#   HBASE_DATANODES   the number of data nodes with processes of their own (0: three in the name node's process)
+#   HBASE_SESSION_MS  how long a silent server counts as alive (40,000)
+#   HBASE_RESTART_S   a master, region server or data node that ends is started again so many seconds later
+#   HBASE_TLS=1       the servers refuse plain text, and the command has certificates in PERCOLATOR_TLS__*
+#   HBASE_PIDS        a directory for a file with the id of each process; the command has it, too
+#   KEEP              a directory that keeps the logs
 # Ends with 77 where there is no JDK 17, the artifacts cannot be had, or the cluster does not start.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
-    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 
@@ -44,7 +47,7 @@ mkdir -p "$work/conf"
 pids=${HBASE_PIDS:-$work/pids}
 mkdir -p "$pids"
 # Ids of earlier runs are of no process, or of another one.
-rm -f "$pids"/{dfs,zookeeper,master,region-*,datanode-*}
+rm -f "$pids"/{dfs,zookeeper,master-*,region-*,datanode-*}
 finish() {
     # Each process ends with the shell that started it, a little later.
     # shellcheck disable=SC2046
@@ -63,9 +66,9 @@ for one in held:
 print(*(one.getsockname()[1] for one in held))
 PYTHON
 }
-servers=${HBASE_SERVERS:-3}
-read -ra ports <<<"$(free_ports $((4 + 2 * servers)))"
-dfs=${ports[0]} zookeeper=${ports[1]} master=${ports[2]} master_info=${ports[3]}
+servers=${HBASE_SERVERS:-3} masters=${HBASE_MASTERS:-1}
+read -ra ports <<<"$(free_ports $((2 + 2 * (masters + servers))))"
+dfs=${ports[0]} zookeeper=${ports[1]}
 
 # Makes an authority, and one certificate for all servers and the client.
 make_certificates() {
@@ -104,14 +107,12 @@ property() { echo "<property><name>$1</name><value>$2</value></property>"; }
     property zookeeper.session.timeout "$session_ms"
     property hbase.busy.wait.duration 2000
     property hbase.regionserver.wal.sync.timeout 5000
-    property hbase.master.port "$master"
     property hbase.procedure.remote.dispatcher.delay.msec 10
     for of in master regionserver; do
         property hbase.$of.hostname 127.0.0.1
         property hbase.$of.ipc.address 127.0.0.1
         property hbase.$of.info.bindAddress 127.0.0.1
     done
-    property hbase.master.info.port "$master_info"
     if [ -n "$tls" ]; then
         property hbase.server.netty.tls.enabled true
         property hbase.server.netty.tls.supportplaintext false
@@ -127,6 +128,8 @@ cp "$work/conf/hbase-site.xml" "$work/conf/core-site.xml"
 cp "$root/scripts/hbase/log4j2.properties" "$work/conf/"
 
 options=(-Xmx400m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true)
+# ZooKeeper's own web server would have a fixed port, which another cluster may have.
+options+=(-Dzookeeper.admin.enableServer=false)
 options+=(-Dio.netty.tryReflectionSetAccessible=true -cp "$work/conf:$(cat "$stamp")")
 for package in java.base/{java.io,java.nio,sun.nio.ch,java.lang,jdk.internal.ref,java.lang.reflect,java.util} \
     java.base/{java.util.concurrent,java.net,jdk.internal.misc} java.security.jgss/sun.security.krb5; do
@@ -185,12 +188,22 @@ for ((number = 1; number <= datanodes; number++)); do
         sleep 0.2
     done
 done
-run master "${HBASE_RESTART_S:-}" org.apache.hadoop.hbase.master.HMaster start
+# Starts a master by its number.
+start_master() {
+    run "master-$1" "${HBASE_RESTART_S:-}" org.apache.hadoop.hbase.master.HMaster \
+        -D "hbase.master.port=${ports[2 * $1]}" -D "hbase.master.info.port=${ports[1 + 2 * $1]}" start
+}
+start_master 1
 for ((number = 1; number <= servers; number++)); do
     run region-$number "${HBASE_RESTART_S:-}" org.apache.hadoop.hbase.regionserver.HRegionServer \
-        -D "hbase.regionserver.port=${ports[2 + 2 * number]}" \
-        -D "hbase.regionserver.info.port=${ports[3 + 2 * number]}" start
+        -D "hbase.regionserver.port=${ports[2 * (masters + number)]}" \
+        -D "hbase.regionserver.info.port=${ports[1 + 2 * (masters + number)]}" start
 done
-await master 'Master has completed initialization'
+await master-1 'Master has completed initialization'
+addresses=127.0.0.1:${ports[2]}
+for ((number = 2; number <= masters; number++)); do
+    start_master "$number"
+    addresses=$addresses,127.0.0.1:${ports[2 * number]}
+done
 
-PERCOLATOR_HBASE="hbase://127.0.0.1:$master/percolator?deadline=10s&session=$((session_ms / 1000))s&busy=2s&wal_sync=5s$tls" "$@"
+PERCOLATOR_HBASE="hbase://$addresses/percolator?deadline=10s&session=$((session_ms / 1000))s&busy=2s&wal_sync=5s$tls" "$@"
