@@ -42,7 +42,7 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let usable = |last: &&Outcome<T>| match &*last.borrow() {
+        let usable = |last: &Outcome<T>| match &*last.borrow() {
             Some(Ok(opened)) => !is_broken(opened),
             Some(Err(_)) => false,
             // Without a sender, the attempt was cut off with its runtime.
@@ -50,9 +50,11 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
         };
         let mut outcome = {
             let mut all = locked(&self.0);
-            match all.get(&service).filter(usable) {
+            match all.get(&service).filter(|last| usable(last)) {
                 Some(last) => last.clone(),
                 None => {
+                    // Servers that are gone for good leave no entries.
+                    all.retain(|_, last| usable(last));
                     let begun = begin(open());
                     all.insert(service, begun.clone());
                     begun
@@ -131,7 +133,8 @@ mod tests {
         assert_eq!((call(true).await, call(false).await), (1, 1));
         let other = ("h:2".to_owned(), "ClientService");
         let open = || async { Ok(7) };
-        assert_eq!(attempts.join(other, |_| false, open).await.expect("a connection"), 7);
+        assert_eq!(attempts.join(other, |_| true, open).await.expect("a connection"), 7);
+        assert_eq!(locked(&attempts.0).len(), 1, "the broken connection was dropped");
     }
 
     /// A test's runtime may end during an attempt, and a store may outlive it.

@@ -1,7 +1,7 @@
 //! Finds masters and region servers, and calls them.
 //!
 //! The client repeats these requests until the deadline. A refusal by a region's server or by the
-//! active master ends them. A refusal by an address that the user gives does not:
+//! active master ends them. So does a refusal by all addresses that the user gives:
 //!
 //! * A request to a row's region is repeated while nothing was applied. A read is repeated after
 //!   a lost answer, too. A mutation is not: its first copy may still be applied (`guard.rs`).
@@ -147,7 +147,7 @@ impl Client {
     ) -> Result<Arc<Connection>, Failure> {
         let Access { tls, plaintext_beyond_loopback, .. } = &self.access;
         if tls.is_none() && !plaintext_beyond_loopback && !is_loopback(address) {
-            return Err(Failure::Refused(format!(
+            return Err(Failure::Denied(format!(
                 "the client would send plain text to {address}, which is not on this machine: \
                  give tls=true in the address, or allow plain text in a network you trust"
             )));
@@ -179,20 +179,26 @@ impl Client {
         connection.call(method, message, left).await
     }
 
-    /// Asks the given addresses in turn, until one answers.
+    /// Asks the given addresses in turn, until one answers. The failure is a refusal only if all of
+    /// them refuse.
     async fn registry<R: Message + Default>(&self, method: &str) -> Result<R, Failure> {
         // A server may accept connections and answer none, so each address gets only a share of
         // the time.
         let timeout = self.access.deadline / (self.access.seeds.len() as u32 + 1);
-        let mut last = Failure::Refused("no address of a server was given".to_owned());
+        let (mut refusal, mut other) = (None, None);
         for seed in &self.access.seeds {
             let service = (seed.as_str(), "ClientMetaService");
             match self.call(service, method, &Nothing {}, timeout).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) => last = failure,
+                Err(failure) if failure.is_final() => refusal = Some(failure),
+                Err(failure) => other = Some(failure),
             }
         }
-        Err(last)
+        Err(match (other, refusal) {
+            (Some(other), Some(refusal)) => Failure::Busy(format!("{other}; also: {refusal}")),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => Failure::Refused("no address of a server was given".to_owned()),
+        })
     }
 
     /// Calls the active master.
@@ -208,13 +214,15 @@ impl Client {
                     let (master, left) = (address_of(&master), patience.left());
                     match self.call((&master, "MasterService"), method, message, left).await {
                         Ok(answer) => return Ok(answer),
-                        Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
                         Err(failure) => failure,
                     }
                 }
                 Ok(_) => Failure::Busy("the cluster has no active master".to_owned()),
                 Err(failure) => failure,
             };
+            if failure.is_final() {
+                return Err(failure);
+            }
             patience.again(failure).await?;
         }
     }
@@ -330,7 +338,7 @@ impl Client {
         loop {
             let failure = match self.region(table, row).await {
                 // The request has not been sent to the region yet.
-                Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
+                Err(failure) if failure.is_final() => return Err(failure),
                 Err(failure) => Failure::Busy(format!("looking the region up: {failure}")),
                 Ok(_) if patience.left().is_zero() => Failure::Busy(format!(
                     "the request was not applied before its deadline: {last}"
@@ -347,7 +355,7 @@ impl Client {
                     match answer {
                         Ok(answer) => return Ok((answer, region)),
                         Err(failure) => {
-                            if !matches!(failure, Failure::Busy(_) | Failure::Refused(_)) {
+                            if !failure.is_final() && !matches!(failure, Failure::Busy(_)) {
                                 self.regions.forget(table, &region);
                             }
                             failure
@@ -357,7 +365,7 @@ impl Client {
             };
             last = failure.to_string();
             match failure {
-                Failure::Refused(_) => return Err(failure),
+                failure if failure.is_final() => return Err(failure),
                 Failure::Lost(_) if !may_repeat => return Err(failure),
                 failure => patience.again(failure).await?,
             }

@@ -42,6 +42,8 @@ use crate::regions::Region;
 const PREAMBLE: &[u8] = b"HBas\x00\x50";
 /// Largest answer that the client reads.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Longest time in which a broken connection says why it broke.
+const REASON_MAX: Duration = Duration::from_secs(1);
 /// The first two bytes of an alert of TLS, where a frame has the upper half of its length.
 const ALERT_BEGINS: usize = 0x1503;
 
@@ -88,10 +90,15 @@ impl Calls {
 
     /// Ends all calls, because the connection is gone.
     fn end(&self, why: &str) {
-        self.broken.send_replace(true);
+        self.end_with(&Failure::Lost(why.to_owned()));
+    }
+
+    fn end_with(&self, failure: &Failure) {
+        // A caller that sees the end finds its failure.
         let mut waiting = locked(&self.waiting);
+        self.broken.send_replace(true);
         for (_, call) in waiting.drain() {
-            let _ = call.send(Err(Failure::Lost(why.to_owned())));
+            let _ = call.send(Err(failure.clone()));
         }
     }
 
@@ -130,11 +137,12 @@ impl Connection {
             .await
             .map_err(|_| failed("no answer in time".to_owned()))?
             .map_err(|error| match Fault::find(&*error) {
-                Some(fault) => Failure::Refused(fault.to_string()),
+                Some(fault) => Failure::Denied(fault.to_string()),
                 None => failed(error.to_string()),
             })?;
         let calls = Arc::new(Calls::default());
-        let reader = tokio::spawn(read_answers(reader, calls.clone(), address.to_owned()));
+        let server = Server { address: address.to_owned(), tls: access.tls.clone() };
+        let reader = tokio::spawn(read_answers(reader, calls.clone(), server));
         let writer = tokio::sync::Mutex::new(Writer { half: Some(writer), within_frame: false });
         Ok(Connection { writer, calls, next_call: AtomicU32::new(0), reader })
     }
@@ -185,6 +193,7 @@ impl Connection {
             .map_err(|error| Failure::Lost(format!("the answer to {method}: {error}")))
     }
 
+    /// Sends a request. If the connection breaks meanwhile, the call gets the reason as its answer.
     async fn send(&self, frame: &[u8]) -> Result<(), Failure> {
         let mut writer = self.writer.lock().await;
         let Writer { half, within_frame } = &mut *writer;
@@ -198,10 +207,12 @@ impl Connection {
             () = self.calls.over() => Err("the connection was closed".to_owned()),
         };
         *within_frame = sent.is_err();
-        sent.map_err(|why| {
-            self.calls.end("the connection broke while a request was sent");
-            Failure::Lost(why)
-        })
+        if let Err(why) = sent {
+            // The reader may know more: a server that refuses the client says so, and then closes.
+            let _ = tokio::time::timeout(REASON_MAX, self.calls.over()).await;
+            self.calls.end(&format!("the connection broke while a request was sent: {why}"));
+        }
+        Ok(())
     }
 
     /// Resets the connection and ends all calls.
@@ -254,17 +265,51 @@ fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
 }
 
 /// Passes each answer to its caller until the connection ends.
-async fn read_answers(mut reader: ReadHalf, calls: Arc<Calls>, address: String) {
+async fn read_answers(mut reader: ReadHalf, calls: Arc<Calls>, server: Server) {
+    let mut answered = false;
     loop {
         let body = match read_frame(&mut reader).await {
             Ok(body) => body,
-            Err(error) => return calls.end(&format!("the connection to {address}: {error}")),
+            Err(error) if answered => return calls.end_with(&server.lost(&error)),
+            Err(error) => return calls.end_with(&server.without_answer(&error)),
         };
         let Some((call_id, answer)) = parse(body) else {
-            return calls.end(&format!("{address} sent an answer that cannot be read"));
+            return calls.end(&format!("{} sent an answer that cannot be read", server.address));
         };
+        answered = true;
         if let Some(caller) = calls.take(call_id) {
             let _ = caller.send(answer);
+        }
+    }
+}
+
+/// The server at the other end of a connection.
+struct Server {
+    address: String,
+    tls: Option<Tls>,
+}
+
+impl Server {
+    fn lost(&self, error: &std::io::Error) -> Failure {
+        Failure::Lost(format!("the connection to {}: {error}", self.address))
+    }
+
+    /// The failure of a connection that ended before the first answer. In TLS 1.3, the server
+    /// refuses a certificate only after the client's part of the handshake. A server that demands
+    /// TLS just closes a connection in plain text.
+    fn without_answer(&self, error: &std::io::Error) -> Failure {
+        use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
+        if let Some(tls) = &self.tls {
+            let fault = tls.fault_of_host(&self.address, error);
+            return fault.map_or_else(|| self.lost(error), |f| Failure::Denied(f.to_string()));
+        }
+        match error.kind() {
+            UnexpectedEof | ConnectionReset => Failure::Lost(format!(
+                "the connection to {} ended before the first answer ({error}): the server may \
+                 demand TLS: give tls=true in the address",
+                self.address
+            )),
+            _ => self.lost(error),
         }
     }
 }

@@ -86,9 +86,10 @@ impl HbaseStore {
     /// Connects to the cluster at an address, and creates the namespace if it does not exist.
     ///
     /// # Errors
-    /// `Unavailable` if no server answers in time. `InvalidRequest` if the servers refuse the
-    /// client, or if a certificate is missing or refused. The same if servers are on other
-    /// machines, and `options` does not allow plain text.
+    /// `Unavailable` if no server answers in time. `Refused` if one of the ends refuses the other,
+    /// for a certificate or a permission. The same if servers are on other machines, and `options`
+    /// does not allow plain text. `InvalidRequest` if the address has `tls=true`, and there are no
+    /// certificates, or if HBase is too old.
     pub async fn connect(address: &HbaseAddress, options: HbaseOptions) -> Result<Self> {
         HbaseStore::open(address, options, Deletions::OfWhatWasThere).await
     }
@@ -117,6 +118,7 @@ impl HbaseStore {
                 Error::Unavailable { why: format!("{address}: {why}; check that HBase runs there") }
             }
             Error::InvalidRequest(why) => Error::invalid(format!("{address}: {why}")),
+            Error::Refused(why) => Error::Refused(format!("{address}: {why}")),
             other => other,
         })?;
         if let Some(why) = crate::version::too_old(&version) {
@@ -125,6 +127,9 @@ impl HbaseStore {
         store.create_namespace().await.map_err(|failure| match failure.of_read() {
             Error::InvalidRequest(why) => {
                 Error::invalid(format!("{address}: the namespace cannot be used: {why}"))
+            }
+            Error::Refused(why) => {
+                Error::Refused(format!("{address}: the namespace cannot be used: {why}"))
             }
             other => other,
         })?;

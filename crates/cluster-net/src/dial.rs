@@ -29,7 +29,7 @@ use tonic::codegen::StdError;
 use tonic::transport::{Channel, Endpoint};
 use tower::Service;
 
-use crate::fault::{Ends, Fault};
+use crate::fault::{Ends, Fault, PLAIN, PLAIN_TO_HOST};
 use crate::tls::HANDSHAKE;
 use crate::{Role, Tls};
 
@@ -114,7 +114,7 @@ impl Dialer {
         let made = made.await.unwrap_or_else(|_| Err(late()));
         let shown = shown.facts();
         let (name, shown) = (role.name(), shown.as_ref());
-        let ends = Ends { server, name, shown, own: loaded.facts() };
+        let ends = Ends { server, name, shown, own: loaded.facts(), plain: PLAIN };
         made.map_err(|error| match ends.fault(&error) {
             Some(fault) => fault.into(),
             None => error.into(),
@@ -139,8 +139,7 @@ impl Tls {
         tcp: TcpStream,
         address: &str,
     ) -> Result<TlsStream<TcpStream>, StdError> {
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = host_of(address);
         let loaded = self.current();
         let (config, shown) = loaded.for_client_of_any()?;
         let name = ServerName::try_from(host.to_owned())?;
@@ -148,12 +147,27 @@ impl Tls {
         let server = format!("the server at {address}");
         let shown = shown.facts();
         let (shown, own) = (shown.as_ref(), loaded.facts());
-        let ends = Ends { server: &server, name: host, shown, own };
+        let ends = Ends { server: &server, name: host, shown, own, plain: PLAIN_TO_HOST };
         made.unwrap_or_else(|_| Err(late())).map_err(|error| match ends.fault(&error) {
             Some(fault) => fault.into(),
             None => error.into(),
         })
     }
+
+    /// Returns the fault that a server at `HOST:PORT` names in its first message after the
+    /// handshake, if `error` is of reading it. In TLS 1.3, the server checks the client's
+    /// certificate after the client's part of the handshake, so its refusal arrives only then.
+    pub fn fault_of_host(&self, address: &str, error: &io::Error) -> Option<Fault> {
+        let (loaded, server) = (self.current(), format!("the server at {address}"));
+        let (name, own) = (host_of(address), loaded.facts());
+        Ends { server: &server, name, shown: None, own, plain: PLAIN_TO_HOST }.fault(error)
+    }
+}
+
+/// The host of `HOST:PORT`.
+fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 impl Service<Uri> for Dialer {

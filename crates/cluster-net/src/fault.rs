@@ -41,10 +41,10 @@ impl Fault {
     }
 
     /// The fault of a server without TLS, for a client that has certificates.
-    fn not_encrypted(server: &str) -> Self {
+    fn not_encrypted(server: &str, plain: &str) -> Self {
         Fault::new(
             format!("{server} does not speak TLS, and this client has certificates"),
-            "check the address; start the server with certificates, or remove `tls` from the settings",
+            format!("check the address; start the server with certificates, or {plain}"),
         )
     }
 
@@ -68,7 +68,14 @@ pub(crate) struct Ends<'a> {
     pub(crate) shown: Option<&'a Facts>,
     /// The client's own certificate.
     pub(crate) own: &'a Facts,
+    /// How to have the client speak plain text.
+    pub(crate) plain: &'a str,
 }
+
+/// How to have a client of this project's servers speak plain text.
+pub(crate) const PLAIN: &str = "remove `tls` from the settings";
+/// How to have a client of a server that its address names speak plain text.
+pub(crate) const PLAIN_TO_HOST: &str = "remove `tls=true` from the address";
 
 impl Ends<'_> {
     /// Returns the fault that the client found in the server, or that the server's alert names.
@@ -78,7 +85,7 @@ impl Ends<'_> {
             rustls::Error::InvalidCertificate(error) => Some(self.of_the_server(error)),
             rustls::Error::AlertReceived(alert) => self.of_the_client(*alert),
             rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-                Some(Fault::not_encrypted(self.server))
+                Some(Fault::not_encrypted(self.server, self.plain))
             }
             _ => None,
         }
@@ -202,8 +209,13 @@ mod tests {
     fn fault(error: rustls::Error) -> Option<String> {
         let (certificate, _) = Authority::new().issue(&[Role::Client.name()], 2090);
         let own = Facts::of(&CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap());
-        let ends =
-            Ends { server: "the oracle at h:1", name: Role::Oracle.name(), shown: None, own: &own };
+        let ends = Ends {
+            server: "the oracle at h:1",
+            name: Role::Oracle.name(),
+            shown: None,
+            own: &own,
+            plain: PLAIN,
+        };
         let error = io::Error::new(io::ErrorKind::InvalidData, error);
         ends.fault(&error).map(|fault| fault.to_string())
     }

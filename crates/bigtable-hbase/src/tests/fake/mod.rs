@@ -109,6 +109,11 @@ impl Fake {
         Fake { state, serving }
     }
 
+    /// The address of the server.
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.state.port)
+    }
+
     /// A store in this cluster, with options such as `deadline=1s`.
     pub(super) async fn store(&self, options: &str) -> HbaseStore {
         self.connect(options).await.expect("a connection to the fake cluster")
@@ -175,6 +180,9 @@ async fn serve(
 ) -> std::io::Result<()> {
     let mut hello = [0; 6];
     stream.read_exact(&mut hello).await?;
+    if !hello.starts_with(b"HBas") {
+        return refuse_protocol(stream).await;
+    }
     assert_eq!(&hello, b"HBas\x00\x50", "the client's first bytes");
     read(&mut stream).await?;
     loop {
@@ -193,14 +201,28 @@ async fn serve(
             Reply::Silence => continue,
             Reply::BrokenConnection => return Ok(()),
         };
-        let header = answer.encode_length_delimited_to_vec();
-        let mut frame = BytesMut::new();
-        frame.put_u32((header.len() + message.len()) as u32);
-        frame.extend(header);
-        frame.extend(message);
-        stream.write_all(&frame).await?;
+        stream.write_all(&frame(&answer, &message)).await?;
         stream.flush().await?;
     }
+}
+
+/// Answers a client of another protocol as HBase does, and waits until it closes.
+async fn refuse_protocol(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+    let class = "org.apache.hadoop.hbase.ipc.FatalConnectionException".to_owned();
+    let exception =
+        ExceptionResponse { exception_class_name: Some(class), ..ExceptionResponse::default() };
+    let answer = ResponseHeader { call_id: u32::MAX, exception: Some(exception) };
+    stream.write_all(&frame(&answer, &[])).await?;
+    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(drop)
+}
+
+fn frame(header: &ResponseHeader, message: &[u8]) -> BytesMut {
+    let header = header.encode_length_delimited_to_vec();
+    let mut frame = BytesMut::new();
+    frame.put_u32((header.len() + message.len()) as u32);
+    frame.extend(header);
+    frame.extend(message);
+    frame
 }
 
 async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Bytes> {
