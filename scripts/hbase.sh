@@ -183,10 +183,18 @@ for ((number = 1; number <= datanodes; number++)); do
         -D "dfs.datanode.data.dir=$work/datanode-$number" -D dfs.datanode.address=127.0.0.1:0 \
         -D dfs.datanode.ipc.address=127.0.0.1:0 -D dfs.datanode.http.address=127.0.0.1:0
     # A data node that has spoken with the name node has a directory for its blocks.
+    joined=
     for _ in $(seq 300); do
-        ! compgen -G "$work/datanode-$number/current/BP-*" >/dev/null || break
+        if compgen -G "$work/datanode-$number/current/BP-*" >/dev/null; then
+            joined=1
+            break
+        fi
         sleep 0.2
     done
+    if [ -z "$joined" ]; then
+        tail -n 20 "$work/datanode-$number.log" >&2
+        skip "datanode-$number did not reach the name node within a minute"
+    fi
 done
 # Starts a master by its number.
 start_master() {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bigtable_hbase::{HbaseProcess, HbaseServer, HbaseStore};
 use percolator::cluster::this_process;
@@ -204,6 +205,15 @@ impl DataNode {
         Stopped::stop(id)?.ok_or_else(|| missing(&self.name(), self.id))
     }
 
+    /// Whether the process is a data node and was started at least so long ago, by the age of its
+    /// file.
+    pub fn has_run_for(&self, time: Duration) -> bool {
+        let written = std::fs::metadata(&self.file).and_then(|file| file.modified()).ok();
+        let age = written.and_then(|written| written.elapsed().ok());
+        age.is_some_and(|age| age >= time)
+            && checked(&self.name(), self.id, Program::DataNode).is_ok()
+    }
+
     /// Describes the data node by its name, such as `datanode-1`.
     pub fn name(&self) -> String {
         let name = self.file.file_name().unwrap_or_default();
@@ -249,6 +259,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use super::*;
+    use crate::victim::tests::await_state;
 
     fn server(id: u32, host: &str) -> ServerProcess {
         let server = HbaseServer {
@@ -304,20 +315,6 @@ mod tests {
         other.wait().expect("the other one ends by itself");
     }
 
-    /// The state of a process: `T` if it stands still.
-    fn state(id: u32) -> char {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("its state");
-        let (_, rest) = stat.rsplit_once(") ").expect("a name in parentheses");
-        rest.chars().next().expect("a letter")
-    }
-
-    /// Waits until a process stands still, or until it does not.
-    fn await_state(id: u32, still: bool) {
-        while (state(id) == 'T') != still {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-    }
-
     #[test]
     fn a_data_node_is_found_by_its_file_and_stands_still_for_a_while() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -337,6 +334,9 @@ mod tests {
         let refused = found[1].kill().expect_err("another program").to_string();
         assert!(refused.contains("is no DataNode"), "{refused}");
 
+        assert!(found[0].has_run_for(Duration::ZERO));
+        assert!(!found[0].has_run_for(Duration::from_secs(3_600)), "it is new");
+        assert!(!found[1].has_run_for(Duration::ZERO), "it is another program");
         let stopped = found[0].stop().expect("a data node");
         await_state(node.id(), true);
         drop(stopped);

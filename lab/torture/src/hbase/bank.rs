@@ -25,7 +25,8 @@ use crate::world::Stored;
 
 /// The pause before a fault, in milliseconds.
 const PAUSE_MS: std::ops::RangeInclusive<u64> = 500..=4_000;
-/// Longest time for the cluster to recover, and for transactions to commit again.
+/// Longest time for the cluster to recover, and for transactions to commit again. A stop of
+/// processes does not count.
 const BACK_MAX: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -158,7 +159,7 @@ async fn back(
     inflicted: &mut Inflicted,
     before: u64,
 ) -> anyhow::Result<Duration> {
-    let (begun, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+    let (begun, mut last, mut longest) = (inflicted.ends_at(), Instant::now(), Duration::ZERO);
     let (mut commits, mut over) = (before, false);
     while begun.elapsed() < BACK_MAX {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -171,14 +172,15 @@ async fn back(
                 return Ok(longest);
             }
         }
-        over = inflicted.is_over(target).await;
+        over = inflicted.is_over(target).await?;
     }
     let line = &inflicted.line;
     if over {
         let what = format!("{line}: nothing commits for {BACK_MAX:?}");
         return Err(Failure::error(Exit::Violated, what, "the servers' logs say more"));
     }
-    let what = format!("{line}: the cluster has not recovered within {BACK_MAX:?}");
+    let lacks = inflicted.lacks();
+    let what = format!("{line}: {lacks} the cluster has not recovered within {BACK_MAX:?}");
     let help = "the cluster must start its servers again: HBASE_RESTART_S for scripts/hbase.sh";
     Err(Failure::error(Exit::Unreachable, what, help))
 }
