@@ -16,12 +16,13 @@ mod tests;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use percolator::observe::IdleReport;
 use percolator::store::sync::locked;
 use percolator::{Percolator, WorkerOptions, Workers};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::Error;
 use crate::observers;
