@@ -148,6 +148,8 @@ impl Stopped {
     /// # Errors
     /// The errors of sending a signal.
     pub fn stop(id: i32) -> io::Result<Option<Stopped>> {
+        // The watchdog of another number could wake a group of processes.
+        pid(id)?;
         let mut shell = Command::new("sh");
         shell.args(["-c", WATCHDOG, "watchdog", &id.to_string()]).stdin(Stdio::piped());
         let watchdog = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -184,13 +186,17 @@ impl Drop for Stopped {
 #[cfg(unix)]
 fn signal(id: i32, signal: rustix::process::Signal) -> io::Result<bool> {
     use rustix::io::Errno;
-    use rustix::process::{Pid, kill_process};
-    let pid = Pid::from_raw(id).filter(|_| id > 0);
-    let pid = pid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no process"))?;
-    match kill_process(pid, signal) {
+    match rustix::process::kill_process(pid(id)?, signal) {
         Err(Errno::SRCH) => Ok(false),
         sent => Ok(sent.map(|()| true)?),
     }
+}
+
+/// The number of one process.
+#[cfg(unix)]
+fn pid(id: i32) -> io::Result<rustix::process::Pid> {
+    let one = (id > 0).then_some(id).and_then(rustix::process::Pid::from_raw);
+    one.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no process"))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -218,5 +224,7 @@ pub(crate) mod tests {
         std::mem::forget(stopped);
         await_state(victim.id(), false);
         assert_eq!(Stopped::stop(i32::MAX).expect("no error").map(|of| of.id), None);
+        let refused = Stopped::stop(-1).expect_err("no process").kind();
+        assert_eq!(refused, io::ErrorKind::InvalidInput);
     }
 }
