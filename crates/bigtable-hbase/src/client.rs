@@ -60,6 +60,19 @@ pub(crate) struct Access {
     pub(crate) plaintext_beyond_loopback: bool,
 }
 
+impl Access {
+    /// Says why this client does not connect to a server; `None` if it may.
+    pub(crate) fn refuses(&self, address: &str) -> Option<String> {
+        let plain = self.tls.is_none() && !self.plaintext_beyond_loopback;
+        (plain && !is_loopback(address)).then(|| {
+            format!(
+                "the client would send plain text to {address}, which is not on this machine: give \
+                 tls=true in the address, or allow plain text in a network you trust"
+            )
+        })
+    }
+}
+
 /// The client of a cluster, with its connections and known regions.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -145,12 +158,8 @@ impl Client {
         service: &'static str,
         timeout: Duration,
     ) -> Result<Arc<Connection>, Failure> {
-        let Access { tls, plaintext_beyond_loopback, .. } = &self.access;
-        if tls.is_none() && !plaintext_beyond_loopback && !is_loopback(address) {
-            return Err(Failure::Denied(format!(
-                "the client would send plain text to {address}, which is not on this machine: \
-                 give tls=true in the address, or allow plain text in a network you trust"
-            )));
+        if let Some(why) = self.access.refuses(address) {
+            return Err(Failure::Denied(why));
         }
         let open = || {
             let (to, access) = (address.to_owned(), self.access.clone());

@@ -86,10 +86,11 @@ impl HbaseStore {
     /// Connects to the cluster at an address, and creates the namespace if it does not exist.
     ///
     /// # Errors
-    /// `Unavailable` if no server answers in time. `Refused` if one of the ends refuses the other,
-    /// for a certificate or a permission. The same if servers are on other machines, and `options`
-    /// does not allow plain text. `InvalidRequest` if the address has `tls=true`, and there are no
-    /// certificates, or if HBase is too old.
+    /// * `Unavailable` if no server answers in time.
+    /// * `Refused` if one of the ends refuses the other, for a certificate or a permission. The
+    ///   same if the cluster names a server on another machine, and `options` allows no plain text.
+    /// * `InvalidRequest` if the address itself names such a server, if it has `tls=true` and there
+    ///   are no certificates, or if HBase is too old.
     pub async fn connect(address: &HbaseAddress, options: HbaseOptions) -> Result<Self> {
         HbaseStore::open(address, options, Deletions::OfWhatWasThere).await
     }
@@ -110,6 +111,9 @@ impl HbaseStore {
         }
         let tls = tls.filter(|_| address.tls);
         let access = Access { seeds, user, deadline, tls, plaintext_beyond_loopback };
+        if let Some(why) = access.seeds.iter().find_map(|seed| access.refuses(seed)) {
+            return Err(Error::invalid(format!("{address}: {why}")));
+        }
         let tables = Mutex::default();
         let client = Arc::new(Client::new(access));
         let store = HbaseStore { client, namespace, request_life_max, deletions, tables };

@@ -154,9 +154,9 @@ impl Tls {
         })
     }
 
-    /// Returns the fault that a server at `HOST:PORT` names in its first message after the
-    /// handshake, if `error` is of reading it. In TLS 1.3, the server checks the client's
-    /// certificate after the client's part of the handshake, so its refusal arrives only then.
+    /// Returns the fault that a server at `HOST:PORT` names in an error of the first read. In TLS
+    /// 1.3, the server checks the client's certificate after the client's part of the handshake, so
+    /// its refusal arrives only then.
     pub fn fault_of_host(&self, address: &str, error: &io::Error) -> Option<Fault> {
         let (loaded, server) = (self.current(), format!("the server at {address}"));
         let (name, own) = (host_of(address), loaded.facts());
