@@ -375,6 +375,7 @@ mod tests {
     /// past above that has lapsed, and stays so (H35).
     #[test]
     fn h35_a_request_of_a_timestamp_prolongs_no_snapshot_that_has_lapsed() {
+        mutants::switch_off_named_mutant();
         let (runtime, life) = (VirtualRuntime::new(1), Duration::from_secs(1));
         let readers = Arc::new(OpenReaders::unfenced(Arc::new(runtime.clone()), life));
         drop(readers.starting().moved_to(ts(9)));
