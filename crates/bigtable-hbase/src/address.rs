@@ -9,11 +9,12 @@ use bigtable::Error;
 
 /// The servers of an HBase cluster, and the settings of these servers.
 ///
-/// The options after `?`. All but the first are durations in whole seconds:
+/// The options after `?`. The durations are in whole seconds:
 ///
 /// | option | means | default |
 /// |---|---|---|
 /// | `user` | the name by which HBase knows this client | `percolator` |
+/// | `tls` | whether connections have mutual TLS, `true` or `false` | `false` |
 /// | `deadline` | longest time for which a request is tried | `10s` |
 /// | `session` | the servers' `zookeeper.session.timeout` | `40s` |
 /// | `busy` | their `hbase.busy.wait.duration` | `10s` |
@@ -39,6 +40,8 @@ pub struct HbaseAddress {
     pub namespace: String,
     /// The name by which HBase knows this client.
     pub user: String,
+    /// Whether connections have mutual TLS.
+    pub tls: bool,
     /// Longest time for which a request is tried.
     pub deadline: Duration,
     /// The servers' `zookeeper.session.timeout`.
@@ -83,6 +86,10 @@ impl fmt::Display for HbaseAddress {
         let mut mark = '?';
         if self.user != USER {
             write!(f, "{mark}user={}", self.user)?;
+            mark = '&';
+        }
+        if self.tls {
+            write!(f, "{mark}tls=true")?;
             mark = '&';
         }
         for (name, value, default) in [
@@ -135,6 +142,7 @@ impl FromStr for HbaseAddress {
             servers,
             namespace: namespace.to_owned(),
             user: USER.to_owned(),
+            tls: false,
             deadline: DEADLINE,
             session: SESSION,
             busy: BUSY,
@@ -157,6 +165,11 @@ impl FromStr for HbaseAddress {
                     return Err(wrong(
                         "the user is empty, or has a character other than letters, digits and -._",
                     ));
+                }
+                "tls" => {
+                    address.tls = value.parse().map_err(|_| {
+                        wrong(&format!("tls is {value:?} and neither true nor false"))
+                    })?;
                 }
                 "deadline" => address.deadline = duration()?,
                 "session" => address.session = duration()?,
@@ -183,6 +196,7 @@ mod tests {
         assert!(why("hbase://h:1/n?deadline=10").contains("such as 10s"));
         assert!(why("hbase://h:1/n?colour=red").contains("no option colour"));
         assert!(why("hbase://h:1/n?user=a/b").contains("the user"));
+        assert!(why("hbase://h:1/n?tls=yes").contains("neither true nor false"));
     }
 
     #[test]
@@ -190,6 +204,8 @@ mod tests {
         for text in [
             "hbase://h1:16000,h2:16000/shop",
             "hbase://h:1/n?user=me&session=6s",
+            "hbase://h:1/n?user=me&tls=true&session=6s",
+            "hbase://h:1/n?tls=true",
             "hbase://h:1/n?deadline=2s&busy=2s&wal_sync=5s",
         ] {
             assert_eq!(text.parse::<HbaseAddress>().unwrap().to_string(), text);

@@ -24,6 +24,17 @@ const SPLIT_ROWS: u32 = 512;
 const STATUS_OPTIONS: [i32; 5] = [0, 2, 4, 8, 9];
 
 /// The servers of an HBase cluster, as its master describes them.
+///
+/// ```no_run
+/// # async fn example() -> bigtable_hbase::Result<()> {
+/// use bigtable_hbase::{HbaseCluster, HbaseOptions, HbaseStore};
+/// let address = "hbase://127.0.0.1:16000/shop".parse()?;
+/// let store = HbaseStore::connect(&address, HbaseOptions::default()).await?;
+/// let HbaseCluster { version, master, servers, balancer } = store.cluster().await?;
+/// println!("HBase {version}, master {}, balancer {balancer}", master.address);
+/// println!("{} region servers", servers.len());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HbaseCluster {
     /// HBase's version.
@@ -37,6 +48,17 @@ pub struct HbaseCluster {
 }
 
 /// A server of an HBase cluster.
+///
+/// ```no_run
+/// # async fn example() -> bigtable_hbase::Result<()> {
+/// use bigtable_hbase::{HbaseOptions, HbaseServer, HbaseStore};
+/// let address = "hbase://127.0.0.1:16000/shop".parse()?;
+/// let store = HbaseStore::connect(&address, HbaseOptions::default()).await?;
+/// let servers: Vec<HbaseServer> = store.cluster().await?.servers;
+/// let of_meta = servers.iter().find(|server| server.has_meta);
+/// println!("hbase:meta is on {:?}", of_meta.map(|server| &server.address));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HbaseServer {
     /// Host and port.
@@ -53,6 +75,17 @@ pub struct HbaseServer {
 }
 
 /// A change of regions.
+///
+/// ```no_run
+/// # async fn example() -> bigtable_hbase::Result<()> {
+/// use bigtable_hbase::{HbaseOptions, HbaseStore, Reshape};
+/// let address = "hbase://127.0.0.1:16000/shop".parse()?;
+/// let store = HbaseStore::connect(&address, HbaseOptions::default()).await?;
+/// if let Some(what) = store.reshape(Reshape::Split, 7).await? {
+///     println!("{what}");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reshape {
     /// Make two regions of one.
@@ -129,6 +162,12 @@ impl HbaseStore {
         server: &HbaseServer,
     ) -> bigtable::Result<BTreeMap<String, String>> {
         let found = info::settings(info_address(server)?, self.client().patience()).await;
+        found.map_err(|why| bigtable::Error::Unavailable { why })
+    }
+
+    /// Asks a region server's web server for the server's version.
+    pub(crate) async fn server_version(&self, server: &HbaseServer) -> bigtable::Result<String> {
+        let found = info::version(info_address(server)?, self.client().patience()).await;
         found.map_err(|why| bigtable::Error::Unavailable { why })
     }
 

@@ -1,7 +1,7 @@
 //! Finds masters and region servers, and calls them.
 //!
 //! The client repeats these requests until the deadline. A refusal by a region's server or by the
-//! active master ends them. A refusal by an address that the user gives does not:
+//! active master ends them. So does a refusal by all addresses that the user gives:
 //!
 //! * A request to a row's region is repeated while nothing was applied. A read is repeated after
 //!   a lost answer, too. A mutation is not: its first copy may still be applied (`guard.rs`).
@@ -15,17 +15,17 @@
 //! of `hbase:meta`. It uses `ClientMetaService` (HBase 2.5 and later), not ZooKeeper.
 //! `hbase:meta` names the server of each region.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::sync::locked;
 use bytes::Bytes;
+use cluster_net::Tls;
 use prost::Message;
 use rand::Rng;
 use tokio::time::Instant;
 
+use crate::attempts::Attempts;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::proto::{
@@ -54,20 +54,32 @@ pub(crate) struct Access {
     pub(crate) user: String,
     /// Longest time for which a request is tried.
     pub(crate) deadline: Duration,
-    /// Whether this client may connect to other machines.
+    /// The certificates, if connections have TLS.
+    pub(crate) tls: Option<Tls>,
+    /// Whether this client may connect to other machines without TLS.
     pub(crate) plaintext_beyond_loopback: bool,
+}
+
+impl Access {
+    /// Says why this client does not connect to a server; `None` if it may.
+    pub(crate) fn refuses(&self, address: &str) -> Option<String> {
+        let plain = self.tls.is_none() && !self.plaintext_beyond_loopback;
+        (plain && !is_loopback(address)).then(|| {
+            format!(
+                "the client would send plain text to {address}, which is not on this machine: give \
+                 tls=true in the address, or allow plain text in a network you trust"
+            )
+        })
+    }
 }
 
 /// The client of a cluster, with its connections and known regions.
 #[derive(Debug)]
 pub(crate) struct Client {
     access: Access,
-    connections: Mutex<HashMap<(String, &'static str), Slot>>,
+    connections: Attempts<Arc<Connection>>,
     regions: Regions,
 }
-
-/// One connection for all callers. The first of them opens it.
-type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 
 /// An answer, with the failure that it may contain.
 pub(crate) trait Answer: Message + Default {
@@ -126,7 +138,7 @@ impl Patience {
 
 impl Client {
     pub(crate) fn new(access: Access) -> Self {
-        Client { access, connections: Mutex::default(), regions: Regions::default() }
+        Client { access, connections: Attempts::default(), regions: Regions::default() }
     }
 
     /// The deadline of a request that begins now.
@@ -146,24 +158,18 @@ impl Client {
         service: &'static str,
         timeout: Duration,
     ) -> Result<Arc<Connection>, Failure> {
-        if !self.access.plaintext_beyond_loopback && !is_loopback(address) {
-            return Err(Failure::Refused(format!(
-                "the client would send plain text to {address}, which is not on this machine: \
-                 allow plain text in a network you trust"
-            )));
+        if let Some(why) = self.access.refuses(address) {
+            return Err(Failure::Denied(why));
         }
-        let slot = {
-            let mut all = locked(&self.connections);
-            all.entry((address.to_owned(), service)).or_default().clone()
+        let open = || {
+            let (to, access) = (address.to_owned(), self.access.clone());
+            async move { Connection::open(&to, service, &access).await.map(Arc::new) }
         };
-        let mut open = slot.lock().await;
-        if let Some(connection) = open.as_ref().filter(|connection| !connection.is_broken()) {
-            return Ok(connection.clone());
-        }
-        let opened = Connection::open(address, service, &self.access.user, timeout).await?;
-        let opened = Arc::new(opened);
-        *open = Some(opened.clone());
-        Ok(opened)
+        let key = (address.to_owned(), service);
+        let opened = self.connections.join(key, |open| open.is_broken(), open);
+        tokio::time::timeout(timeout, opened).await.unwrap_or_else(|_| {
+            Err(Failure::Moved(format!("connecting to {address}: no answer in time")))
+        })
     }
 
     async fn call<R: Message + Default>(
@@ -182,20 +188,26 @@ impl Client {
         connection.call(method, message, left).await
     }
 
-    /// Asks the given addresses in turn, until one answers.
+    /// Asks the given addresses in turn, until one answers. The failure is a refusal only if all of
+    /// them refuse.
     async fn registry<R: Message + Default>(&self, method: &str) -> Result<R, Failure> {
         // A server may accept connections and answer none, so each address gets only a share of
         // the time.
         let timeout = self.access.deadline / (self.access.seeds.len() as u32 + 1);
-        let mut last = Failure::Refused("no address of a server was given".to_owned());
+        let (mut refusal, mut other) = (None, None);
         for seed in &self.access.seeds {
             let service = (seed.as_str(), "ClientMetaService");
             match self.call(service, method, &Nothing {}, timeout).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) => last = failure,
+                Err(failure) if failure.is_final() => refusal = Some(failure),
+                Err(failure) => other = Some(failure),
             }
         }
-        Err(last)
+        Err(match (other, refusal) {
+            (Some(other), Some(refusal)) => Failure::Busy(format!("{other}; also: {refusal}")),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => Failure::Refused("no address of a server was given".to_owned()),
+        })
     }
 
     /// Calls the active master.
@@ -211,13 +223,15 @@ impl Client {
                     let (master, left) = (address_of(&master), patience.left());
                     match self.call((&master, "MasterService"), method, message, left).await {
                         Ok(answer) => return Ok(answer),
-                        Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
                         Err(failure) => failure,
                     }
                 }
                 Ok(_) => Failure::Busy("the cluster has no active master".to_owned()),
                 Err(failure) => failure,
             };
+            if failure.is_final() {
+                return Err(failure);
+            }
             patience.again(failure).await?;
         }
     }
@@ -333,7 +347,7 @@ impl Client {
         loop {
             let failure = match self.region(table, row).await {
                 // The request has not been sent to the region yet.
-                Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
+                Err(failure) if failure.is_final() => return Err(failure),
                 Err(failure) => Failure::Busy(format!("looking the region up: {failure}")),
                 Ok(_) if patience.left().is_zero() => Failure::Busy(format!(
                     "the request was not applied before its deadline: {last}"
@@ -350,7 +364,7 @@ impl Client {
                     match answer {
                         Ok(answer) => return Ok((answer, region)),
                         Err(failure) => {
-                            if !matches!(failure, Failure::Busy(_) | Failure::Refused(_)) {
+                            if !failure.is_final() && !matches!(failure, Failure::Busy(_)) {
                                 self.regions.forget(table, &region);
                             }
                             failure
@@ -360,7 +374,7 @@ impl Client {
             };
             last = failure.to_string();
             match failure {
-                Failure::Refused(_) => return Err(failure),
+                failure if failure.is_final() => return Err(failure),
                 Failure::Lost(_) if !may_repeat => return Err(failure),
                 failure => patience.again(failure).await?,
             }

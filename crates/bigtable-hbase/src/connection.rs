@@ -24,20 +24,28 @@ use std::time::Duration;
 
 use bigtable::sync::locked;
 use bytes::{Buf, Bytes, BytesMut};
+use cluster_net::{Fault, Tls};
 use prost::Message;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::client::{Access, Answer as _};
 use crate::failure::Failure;
-use crate::proto::{ConnectionHeader, RequestHeader, ResponseHeader, UserInformation};
+use crate::proto::{
+    ConnectionHeader, MultiResponse, RequestHeader, ResponseHeader, ScanResponse, UserInformation,
+};
+use crate::regions::Region;
 
 /// The first bytes of a connection: the protocol, its version, simple authentication.
 const PREAMBLE: &[u8] = b"HBas\x00\x50";
 /// Largest answer that the client reads.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Longest time in which a broken connection says why it broke.
+const REASON_MAX: Duration = Duration::from_secs(1);
+/// The first two bytes of an alert of TLS, where a frame has the upper half of its length.
+const ALERT_BEGINS: usize = 0x1503;
 
 /// An open connection.
 #[derive(Debug)]
@@ -48,13 +56,22 @@ pub(crate) struct Connection {
     reader: JoinHandle<()>,
 }
 
+/// The two halves of a stream with or without TLS.
+type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
+type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
+
 /// The connection's sending half.
-#[derive(Debug)]
 struct Writer {
     /// `None` once the connection was closed.
-    half: Option<OwnedWriteHalf>,
+    half: Option<WriteHalf>,
     /// True while a frame is written, and for ever if its writing was given up.
     within_frame: bool,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("within_frame", &self.within_frame).finish_non_exhaustive()
+    }
 }
 
 type Answer = Result<Bytes, Failure>;
@@ -73,10 +90,15 @@ impl Calls {
 
     /// Ends all calls, because the connection is gone.
     fn end(&self, why: &str) {
-        self.broken.send_replace(true);
+        self.end_with(&Failure::Lost(why.to_owned()));
+    }
+
+    fn end_with(&self, failure: &Failure) {
+        // A caller that sees the end finds its failure.
         let mut waiting = locked(&self.waiting);
+        self.broken.send_replace(true);
         for (_, call) in waiting.drain() {
-            let _ = call.send(Err(Failure::Lost(why.to_owned())));
+            let _ = call.send(Err(failure.clone()));
         }
     }
 
@@ -91,35 +113,36 @@ impl Calls {
 }
 
 impl Connection {
-    /// Connects to a service, such as `ClientService`, as `user`.
+    /// Connects to a service, such as `ClientService`, within the deadline of a request.
     pub(crate) async fn open(
         address: &str,
         service: &str,
-        user: &str,
-        timeout: Duration,
+        access: &Access,
     ) -> Result<Self, Failure> {
+        let header = ConnectionHeader {
+            user_info: Some(UserInformation { effective_user: access.user.clone() }),
+            service_name: service.to_owned(),
+        };
+        let mut hello = PREAMBLE.to_vec();
+        hello.extend((header.encoded_len() as u32).to_be_bytes());
+        hello.extend(header.encode_to_vec());
         let opening = async {
-            let mut stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            stream.set_zero_linger()?;
-            let header = ConnectionHeader {
-                user_info: Some(UserInformation { effective_user: user.to_owned() }),
-                service_name: service.to_owned(),
-            };
-            let mut hello = PREAMBLE.to_vec();
-            hello.extend((header.encoded_len() as u32).to_be_bytes());
-            hello.extend(header.encode_to_vec());
-            stream.write_all(&hello).await?;
-            std::io::Result::Ok(stream)
+            let (reader, mut writer) = halves(address, access.tls.as_ref()).await?;
+            writer.write_all(&hello).await?;
+            writer.flush().await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((reader, writer))
         };
         let failed = |why: String| Failure::Moved(format!("connecting to {address}: {why}"));
-        let stream = tokio::time::timeout(timeout, opening)
+        let (reader, writer) = tokio::time::timeout(access.deadline, opening)
             .await
             .map_err(|_| failed("no answer in time".to_owned()))?
-            .map_err(|error| failed(error.to_string()))?;
-        let (reader, writer) = stream.into_split();
+            .map_err(|error| match Fault::find(&*error) {
+                Some(fault) => Failure::Denied(fault.to_string()),
+                None => failed(error.to_string()),
+            })?;
         let calls = Arc::new(Calls::default());
-        let reader = tokio::spawn(read_answers(reader, calls.clone(), address.to_owned()));
+        let server = Server { address: address.to_owned(), tls: access.tls.clone() };
+        let reader = tokio::spawn(read_answers(reader, calls.clone(), server));
         let writer = tokio::sync::Mutex::new(Writer { half: Some(writer), within_frame: false });
         Ok(Connection { writer, calls, next_call: AtomicU32::new(0), reader })
     }
@@ -170,6 +193,7 @@ impl Connection {
             .map_err(|error| Failure::Lost(format!("the answer to {method}: {error}")))
     }
 
+    /// Sends a request. If the connection breaks meanwhile, the call gets the reason as its answer.
     async fn send(&self, frame: &[u8]) -> Result<(), Failure> {
         let mut writer = self.writer.lock().await;
         let Writer { half, within_frame } = &mut *writer;
@@ -179,14 +203,16 @@ impl Connection {
         };
         *within_frame = true;
         let sent = tokio::select! {
-            sent = half.write_all(frame) => sent.map_err(|error| error.to_string()),
+            sent = write(half, frame) => sent.map_err(|error| error.to_string()),
             () = self.calls.over() => Err("the connection was closed".to_owned()),
         };
         *within_frame = sent.is_err();
-        sent.map_err(|why| {
-            self.calls.end("the connection broke while a request was sent");
-            Failure::Lost(why)
-        })
+        if let Err(why) = sent {
+            // The reader may know more: a server that refuses the client says so, and then closes.
+            let _ = tokio::time::timeout(REASON_MAX, self.calls.over()).await;
+            self.calls.end(&format!("the connection broke while a request was sent: {why}"));
+        }
+        Ok(())
     }
 
     /// Resets the connection and ends all calls.
@@ -205,6 +231,28 @@ impl Drop for Connection {
     }
 }
 
+/// Connects to a server. The stream closes with a reset when both halves are dropped.
+async fn halves(
+    address: &str,
+    tls: Option<&Tls>,
+) -> Result<(ReadHalf, WriteHalf), Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    stream.set_zero_linger()?;
+    let Some(tls) = tls else {
+        let (reader, writer) = stream.into_split();
+        return Ok((Box::new(reader), Box::new(writer)));
+    };
+    let (reader, writer) = tokio::io::split(tls.connect_to_host(stream, address).await?);
+    Ok((Box::new(reader), Box::new(writer)))
+}
+
+/// Writes a frame, and leaves no part of it in the buffers of TLS.
+async fn write(half: &mut WriteHalf, frame: &[u8]) -> std::io::Result<()> {
+    half.write_all(frame).await?;
+    half.flush().await
+}
+
 /// Encodes a request.
 fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
     let delimited = |len: usize| len + prost::length_delimiter_len(len);
@@ -217,23 +265,61 @@ fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
 }
 
 /// Passes each answer to its caller until the connection ends.
-async fn read_answers(mut reader: OwnedReadHalf, calls: Arc<Calls>, address: String) {
+async fn read_answers(mut reader: ReadHalf, calls: Arc<Calls>, server: Server) {
+    let mut answered = false;
     loop {
         let body = match read_frame(&mut reader).await {
             Ok(body) => body,
-            Err(error) => return calls.end(&format!("the connection to {address}: {error}")),
+            Err(error) if answered => return calls.end_with(&server.lost(&error)),
+            Err(error) => return calls.end_with(&server.without_answer(&error)),
         };
         let Some((call_id, answer)) = parse(body) else {
-            return calls.end(&format!("{address} sent an answer that cannot be read"));
+            return calls.end(&format!("{} sent an answer that cannot be read", server.address));
         };
+        answered = true;
         if let Some(caller) = calls.take(call_id) {
             let _ = caller.send(answer);
         }
     }
 }
 
-async fn read_frame(reader: &mut OwnedReadHalf) -> std::io::Result<Bytes> {
+/// The server at the other end of a connection.
+struct Server {
+    address: String,
+    tls: Option<Tls>,
+}
+
+impl Server {
+    fn lost(&self, error: &std::io::Error) -> Failure {
+        Failure::Lost(format!("the connection to {}: {error}", self.address))
+    }
+
+    /// The failure of a connection that ended before the first answer. In TLS 1.3, the server
+    /// refuses a certificate only after the client's part of the handshake. A server that demands
+    /// TLS just closes a connection in plain text.
+    fn without_answer(&self, error: &std::io::Error) -> Failure {
+        use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
+        if let Some(tls) = &self.tls {
+            let fault = tls.fault_of_host(&self.address, error);
+            return fault.map_or_else(|| self.lost(error), |f| Failure::Denied(f.to_string()));
+        }
+        match error.kind() {
+            UnexpectedEof | ConnectionReset => Failure::Lost(format!(
+                "the connection to {} ended before the first answer ({error}): the server may \
+                 demand TLS: give tls=true in the address",
+                self.address
+            )),
+            _ => self.lost(error),
+        }
+    }
+}
+
+async fn read_frame(reader: &mut ReadHalf) -> std::io::Result<Bytes> {
     let length = reader.read_u32().await? as usize;
+    if length >> 16 == ALERT_BEGINS {
+        let why = "the server demands TLS: give tls=true in the address, and certificates";
+        return Err(std::io::Error::other(why));
+    }
     if length > ANSWER_BYTES_MAX {
         let why = format!(
             "the server sent an answer of {length} bytes, and at most {ANSWER_BYTES_MAX} are read"
@@ -260,6 +346,18 @@ fn parse(mut body: Bytes) -> Option<(u32, Answer)> {
     Some((header.call_id, answer))
 }
 
+/// Reads bytes as a server's answer, of each kind that has cells. It must not panic.
+pub(crate) fn check_answer(bytes: &[u8]) {
+    let Some((_, Ok(message))) = parse(Bytes::copy_from_slice(bytes)) else { return };
+    let changed = MultiResponse::decode_length_delimited(message.clone());
+    let _ = changed.is_ok_and(|answer| answer.failure().is_some());
+    if let Ok(ScanResponse { results, .. }) = ScanResponse::decode_length_delimited(message) {
+        // A row of `hbase:meta` has a message within a cell.
+        let regions = results.iter().filter_map(|row| Region::of_meta(&row.cell));
+        let _ = regions.filter(|region| region.contains(b"row")).count();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,7 +371,7 @@ mod tests {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 bytes.push((seed >> 33) as u8);
             }
-            let _ = parse(bytes.into());
+            check_answer(&bytes);
         }
         let header = ResponseHeader { call_id: 3, exception: None };
         let mut body = BytesMut::new();
@@ -286,7 +384,14 @@ mod tests {
     async fn nothing_is_sent_behind_a_part_of_a_frame() {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap().to_string();
-        let opened = Connection::open(&address, "ClientService", "me", Duration::from_secs(9));
+        let access = Access {
+            seeds: Vec::new(),
+            user: "me".to_owned(),
+            deadline: Duration::from_secs(9),
+            tls: None,
+            plaintext_beyond_loopback: false,
+        };
+        let opened = Connection::open(&address, "ClientService", &access);
         let (connection, _unread) = tokio::join!(opened, server.accept());
         let connection = connection.unwrap();
         let message = |bytes| crate::proto::NamespaceDescriptor { name: vec![7; bytes].into() };

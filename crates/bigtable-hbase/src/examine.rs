@@ -7,13 +7,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bigtable::{Finding, REQUEST_LIFE_MAX, Result, Store, Verdict};
+use futures::{StreamExt, stream};
 
 use crate::address::HbaseAddress;
 use crate::admin::HbaseServer;
 use crate::failure::Failure;
 use crate::proto::TableSchema;
 use crate::store::{HbaseStore, lost_cells};
-use crate::version::too_old;
+use crate::version::{numbers, too_old};
+
+/// The number of servers that are examined at a time.
+const AT_ONCE: usize = 16;
 
 /// A setting that must not be longer than an option of the address says.
 struct Bound {
@@ -52,10 +56,7 @@ impl HbaseStore {
     /// `Unavailable` if no master answers in time.
     pub async fn examine(&self, address: &HbaseAddress) -> Result<Vec<Finding>> {
         let cluster = self.cluster().await?;
-        let mut findings = vec![match too_old(&cluster.version) {
-            None => Finding::sound("HBase", format!("version {}", cluster.version)),
-            Some(why) => Finding::wrong("HBase", format!("version {}", cluster.version), why),
-        }];
+        let mut findings = vec![of_version("HBase's master".to_owned(), &cluster.version)];
         let count = cluster.servers.len();
         let servers = Finding::sound("region servers", format!("{count} live"));
         findings.push(if count > 1 {
@@ -65,18 +66,48 @@ impl HbaseStore {
             Finding { verdict: Verdict::Advice, help: Some(help.to_owned()), ..servers }
         });
         findings.push(of_life(address));
-        for server in &cluster.servers {
-            match self.server_settings(server).await {
-                Ok(settings) => findings.extend(of_server(server, &settings, address)),
-                Err(error) => findings.push(unread(server, &error)),
-            }
-        }
+        // A server that does not answer takes the whole deadline, so they are read at once.
+        let examined = cluster.servers.iter().map(|server| self.examine_server(server, address));
+        let examined: Vec<_> = examined.collect();
+        let examined: Vec<_> = stream::iter(examined).buffered(AT_ONCE).collect().await;
+        findings.extend(examined.into_iter().flatten());
         for name in self.table_names().await? {
             let described = self.describe(&name).await.map_err(Failure::of_read)?;
             findings.extend(described.map(|table| of_table(&self.id(&name), &table)));
         }
         Ok(findings)
     }
+
+    /// Examines the version and the settings of a region server.
+    async fn examine_server(&self, server: &HbaseServer, address: &HbaseAddress) -> Vec<Finding> {
+        let (version, settings) =
+            tokio::join!(self.server_version(server), self.server_settings(server));
+        let about = format!("HBase of {}", server.address);
+        let mut findings = vec![match version {
+            Ok(version) => of_version(about, &version),
+            Err(error) => without_version(about, error.to_string()),
+        }];
+        match settings {
+            Ok(settings) => findings.extend(of_server(server, &settings, address)),
+            Err(error) => findings.push(unread(server, &error)),
+        }
+        findings
+    }
+}
+
+/// Judges the version of a server.
+fn of_version(about: String, version: &str) -> Finding {
+    let found = format!("version {version}");
+    match too_old(version) {
+        Some(why) => Finding::wrong(about, found, why),
+        None if numbers(version).is_none() => without_version(about, found),
+        None => Finding::sound(about, found),
+    }
+}
+
+fn without_version(about: String, found: String) -> Finding {
+    let help = "run hbase version on its machine: 2.6 or later is needed".to_owned();
+    Finding { about, verdict: Verdict::Unknown, found, help: Some(help) }
 }
 
 /// Judges the longest life of a request.
@@ -224,6 +255,17 @@ mod tests {
             (name, (finding.verdict, finding.help.unwrap_or_default()))
         });
         judged.collect()
+    }
+
+    #[test]
+    fn a_region_server_of_an_old_version_is_wrong() {
+        let old = of_version("HBase of h:1".to_owned(), "2.5.11-hadoop3");
+        assert_eq!(old.verdict, Verdict::Wrong);
+        assert!(old.help.is_some_and(|help| help.contains("upgrade to 2.6 or later")));
+        let sound = of_version("HBase of h:1".to_owned(), "2.6.1-hadoop3");
+        assert_eq!((sound.verdict, &sound.found[..]), (Verdict::Sound, "version 2.6.1-hadoop3"));
+        let unreadable = of_version("HBase of h:1".to_owned(), "Unknown");
+        assert_eq!(unreadable.verdict, Verdict::Unknown);
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub(crate) enum Failure {
     Busy(String),
     /// Nothing was applied, and a repetition would not help.
     Refused(String),
+    /// Nothing was applied: the server refuses this client, or the client the server, until a
+    /// person acts.
+    Denied(String),
     /// A mutation may have been applied, or may be applied later. A read can be repeated.
     Lost(String),
 }
@@ -64,6 +67,7 @@ impl std::fmt::Display for Failure {
             Failure::Moved(why)
             | Failure::Busy(why)
             | Failure::Refused(why)
+            | Failure::Denied(why)
             | Failure::Lost(why) => f.write_str(why),
         }
     }
@@ -85,14 +89,19 @@ impl Failure {
             _ if MOVED.contains(&short) => Failure::Moved(why),
             _ if BUSY.contains(&short) => Failure::Busy(why),
             _ if SCANNER.contains(&short) => Failure::Lost(why),
+            "AccessDeniedException" => Failure::Denied(why),
             _ if do_not_retry || short.ends_with("DoNotRetryIOException") => Failure::Refused(why),
             "TableNotFoundException"
             | "NoSuchColumnFamilyException"
             | "FailedSanityCheckException"
-            | "AccessDeniedException"
             | "RequestTooBigException" => Failure::Refused(why),
             _ => Failure::Lost(why),
         }
+    }
+
+    /// True if a repetition would not help.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Failure::Refused(_) | Failure::Denied(_))
     }
 
     /// The error of a mutation that could not be settled.
@@ -100,6 +109,7 @@ impl Failure {
         match self {
             Failure::Moved(why) | Failure::Busy(why) => Error::Unavailable { why },
             Failure::Refused(why) => Error::InvalidRequest(why),
+            Failure::Denied(why) => Error::Refused(why),
             Failure::Lost(why) => Error::Unknown { why },
         }
     }
@@ -111,6 +121,7 @@ impl Failure {
                 Error::Unavailable { why }
             }
             Failure::Refused(why) => Error::InvalidRequest(why),
+            Failure::Denied(why) => Error::Refused(why),
         }
     }
 }
@@ -150,6 +161,11 @@ mod tests {
         assert!(matches!(of(&hbase("RegionTooBusyException"), false), Failure::Busy(_)));
         assert!(matches!(of(&hbase("TableNotFoundException"), false), Failure::Refused(_)));
         assert!(matches!(of("java.io.IOException", true), Failure::Refused(_)));
+        // The same, whether the server says that a repetition would not help or not.
+        for do_not_retry in [false, true] {
+            let denied = of(&hbase("security.AccessDeniedException"), do_not_retry);
+            assert!(matches!(denied.of_mutation(), Error::Refused(_)));
+        }
         // The server may have applied the mutation before it failed.
         assert!(matches!(of("java.io.IOException", false), Failure::Lost(_)));
     }

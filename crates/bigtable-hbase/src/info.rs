@@ -1,7 +1,8 @@
-//! Reads the pages of a server's own web server ("info server"): its process id and its settings.
+//! Reads the pages of a server's own web server ("info server"): its process id, its version, and
+//! its settings.
 //!
-//! HBase's protocol has no request for either. The web server may be off, and then nothing can be
-//! read.
+//! HBase's protocol has no request for them. The status that the master sends has a version of the
+//! master alone. The web server may be off, and then nothing can be read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,6 +14,18 @@ use tokio::net::TcpStream;
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
 /// A process as its JVM names it.
+///
+/// ```no_run
+/// # async fn example() -> bigtable_hbase::Result<()> {
+/// use bigtable_hbase::{HbaseOptions, HbaseProcess, HbaseStore};
+/// let address = "hbase://127.0.0.1:16000/shop".parse()?;
+/// let store = HbaseStore::connect(&address, HbaseOptions::default()).await?;
+/// for server in store.cluster().await?.servers {
+///     let HbaseProcess { id, host } = store.process(&server).await?;
+///     println!("region server {} is process {id} of {host}", server.address);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HbaseProcess {
     /// Its number.
@@ -25,6 +38,12 @@ pub struct HbaseProcess {
 pub(crate) async fn process(address: &str, timeout: Duration) -> Result<HbaseProcess, String> {
     let page = page(address, "/jmx?qry=java.lang:type=Runtime", timeout).await?;
     process_in(&page).ok_or_else(|| format!("http://{address}/jmx has no process id"))
+}
+
+/// Reads the version of a region server.
+pub(crate) async fn version(address: &str, timeout: Duration) -> Result<String, String> {
+    let page = page(address, "/rs-status", timeout).await?;
+    version_in(&page).ok_or_else(|| format!("http://{address}/rs-status has no version"))
 }
 
 /// Reads all settings of the server, defaults included.
@@ -73,6 +92,14 @@ fn process_in(page: &str) -> Option<HbaseProcess> {
     found.next()
 }
 
+/// The version in a table of HTML: `<td>HBase Version</td> <td>2.6.1, revision=..</td>`.
+fn version_in(page: &str) -> Option<String> {
+    let (_, rest) = page.split_once("<td>HBase Version</td>")?;
+    let (_, value) = rest.split_once("<td>")?;
+    let version = value.split([',', '<']).next()?.trim();
+    (!version.is_empty()).then(|| version.to_owned())
+}
+
 /// The settings in an XML document of properties.
 fn settings_in(page: &str) -> BTreeMap<String, String> {
     let between = |text: &str, tag: &str| {
@@ -98,6 +125,10 @@ mod tests {
         let process = HbaseProcess { id: 4711, host: "host".to_owned() };
         assert_eq!(process_in(page), Some(process));
         assert_eq!(process_in(r#"{ "Name" : "none" }"#), None);
+        let page = "<tr>\n  <td>HBase Version</td>\n  <td>2.6.1-hadoop3, revision=Unknown</td>";
+        assert_eq!(version_in(page).as_deref(), Some("2.6.1-hadoop3"));
+        assert_eq!(version_in("<td>HBase Version</td><td></td>"), None);
+        assert_eq!(version_in("<td>JVM Version</td><td>17</td>"), None);
         let page = "<configuration><property><name>a</name><value>1</value></property>\n\
                     <property><name>b</name><value/></property></configuration>";
         assert_eq!(settings_in(page), BTreeMap::from([("a".to_owned(), "1".to_owned())]));

@@ -7,7 +7,7 @@
 //!   names, net effects       encode.rs
 //!   dead cells, empty rows   reclaim.rs
 //!   regions and servers      client.rs, regions.rs
-//!   calls, failures          connection.rs, failure.rs, proto.rs
+//!   calls, failures          connection.rs, attempts.rs, failure.rs, proto.rs
 //!   servers, their settings   admin.rs, info.rs, examine.rs
 //! ```
 //!
@@ -25,10 +25,11 @@
 //!
 //! # What is missing
 //!
-//! TLS, Kerberos, blocks of cells, and several connections to one server.
+//! Kerberos, blocks of cells, and several connections to one server.
 
 mod address;
 mod admin;
+mod attempts;
 mod client;
 mod connection;
 mod encode;
@@ -48,8 +49,19 @@ mod upkeep;
 mod version;
 
 pub use bigtable::{Error, Result};
+pub use cluster_net::Tls;
 
 pub use address::HbaseAddress;
 pub use admin::{HbaseCluster, HbaseServer, Reshape};
 pub use info::HbaseProcess;
 pub use store::{HbaseOptions, HbaseStore};
+
+/// Reads bytes as a server's answer. Fuzzing checks that no bytes make it panic.
+///
+/// ```
+/// bigtable_hbase::check_answer(b"\x02\x08\x07");
+/// ```
+#[doc(hidden)]
+pub fn check_answer(bytes: &[u8]) {
+    connection::check_answer(bytes);
+}

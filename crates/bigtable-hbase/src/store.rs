@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bigtable::sync::locked;
 use bigtable::{Error, Layout, Result, Store, Table, TableSchema, Timestamp, check_table_name};
 use bytes::Bytes;
+use cluster_net::Tls;
 
 use crate::address::HbaseAddress;
 use crate::client::{Access, Client};
@@ -72,8 +73,12 @@ pub struct HbaseStore {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct HbaseOptions {
-    /// Allows connections to servers on other machines. This client has no TLS, so it connects in
-    /// plain text, and HBase believes the user name that it gives. Default: `false`.
+    /// The certificates for an address with `tls=true`: the authority that signs those of the
+    /// servers, and this client's own. A server's certificate must name the server's host.
+    /// Default: none.
+    pub tls: Option<Tls>,
+    /// Allows connections without TLS to servers on other machines. HBase believes the user name
+    /// that the client gives, also with TLS. Default: `false`.
     pub plaintext_beyond_loopback: bool,
 }
 
@@ -81,8 +86,11 @@ impl HbaseStore {
     /// Connects to the cluster at an address, and creates the namespace if it does not exist.
     ///
     /// # Errors
-    /// `Unavailable` if no server answers in time. `InvalidRequest` if the servers refuse the
-    /// client, or if they are on other machines and `options` does not allow that.
+    /// * `Unavailable` if no server answers in time.
+    /// * `Refused` if one of the ends refuses the other, for a certificate or a permission. The
+    ///   same if the cluster names a server on another machine, and `options` allows no plain text.
+    /// * `InvalidRequest` if the address itself names such a server, if it has `tls=true` and there
+    ///   are no certificates, or if HBase is too old.
     pub async fn connect(address: &HbaseAddress, options: HbaseOptions) -> Result<Self> {
         HbaseStore::open(address, options, Deletions::OfWhatWasThere).await
     }
@@ -93,9 +101,19 @@ impl HbaseStore {
         deletions: Deletions,
     ) -> Result<Self> {
         let request_life_max = address.request_life_max();
-        let HbaseAddress { servers, namespace, user, deadline, .. } = address.clone();
-        let HbaseOptions { plaintext_beyond_loopback } = options;
-        let access = Access { seeds: servers, user, deadline, plaintext_beyond_loopback };
+        let HbaseAddress { servers: seeds, namespace, user, deadline, .. } = address.clone();
+        let HbaseOptions { tls, plaintext_beyond_loopback } = options;
+        if address.tls && tls.is_none() {
+            return Err(Error::invalid(format!(
+                "{address}: the address has tls=true, and there are no certificates: give the \
+                 authority, the client's certificate and its key"
+            )));
+        }
+        let tls = tls.filter(|_| address.tls);
+        let access = Access { seeds, user, deadline, tls, plaintext_beyond_loopback };
+        if let Some(why) = access.seeds.iter().find_map(|seed| access.refuses(seed)) {
+            return Err(Error::invalid(format!("{address}: {why}")));
+        }
         let tables = Mutex::default();
         let client = Arc::new(Client::new(access));
         let store = HbaseStore { client, namespace, request_life_max, deletions, tables };
@@ -104,6 +122,7 @@ impl HbaseStore {
                 Error::Unavailable { why: format!("{address}: {why}; check that HBase runs there") }
             }
             Error::InvalidRequest(why) => Error::invalid(format!("{address}: {why}")),
+            Error::Refused(why) => Error::Refused(format!("{address}: {why}")),
             other => other,
         })?;
         if let Some(why) = crate::version::too_old(&version) {
@@ -112,6 +131,9 @@ impl HbaseStore {
         store.create_namespace().await.map_err(|failure| match failure.of_read() {
             Error::InvalidRequest(why) => {
                 Error::invalid(format!("{address}: the namespace cannot be used: {why}"))
+            }
+            Error::Refused(why) => {
+                Error::Refused(format!("{address}: the namespace cannot be used: {why}"))
             }
             other => other,
         })?;
@@ -353,7 +375,7 @@ fn descriptor(name: TableName, schema: &TableSchema, deletions: Deletions) -> pr
         }],
         column_families: data.chain([guard]).collect(),
         configuration: vec![NameStringPair {
-            name: "hbase.hregion.max.keyvalue.size".to_owned(),
+            name: "hbase.server.keyvalue.maxsize".to_owned(),
             value: CELL_BYTES_MAX.to_owned(),
         }],
     }

@@ -3,17 +3,21 @@
 /// The oldest version with which Percolator works.
 const VERSION_MIN: (u32, u32) = (2, 6);
 
-/// Says why a version is too old; `None` if it is not.
+/// Says why a version is too old; `None` if it is not, or if it cannot be read.
 pub(crate) fn too_old(version: &str) -> Option<String> {
-    let mut numbers = version.split(['.', '-']).map(|part| part.parse::<u32>().ok());
-    let found = (numbers.next()??, numbers.next()??);
     let (major, minor) = VERSION_MIN;
-    (found < VERSION_MIN).then(|| {
+    (numbers(version)? < VERSION_MIN).then(|| {
         format!(
             "HBase {version} may apply a change whose sync of the log failed at a later crash \
              (HBASE-27230): upgrade to {major}.{minor} or later"
         )
     })
+}
+
+/// The first two numbers of a version.
+pub(crate) fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split(['.', '-']).map(|part| part.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 #[cfg(test)]

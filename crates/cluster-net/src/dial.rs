@@ -29,7 +29,7 @@ use tonic::codegen::StdError;
 use tonic::transport::{Channel, Endpoint};
 use tower::Service;
 
-use crate::fault::{Ends, Fault};
+use crate::fault::{Ends, Fault, PLAIN, PLAIN_TO_HOST};
 use crate::tls::HANDSHAKE;
 use crate::{Role, Tls};
 
@@ -111,17 +111,63 @@ impl Dialer {
             let stream = TlsConnector::from(config).connect(name, tcp).await?;
             greet(Either::Right(Box::new(stream))).await
         });
-        let made = made.await.unwrap_or_else(|_| {
-            let why = format!("the TLS handshake took longer than {} s", HANDSHAKE.as_secs());
-            Err(io::Error::new(io::ErrorKind::TimedOut, why))
-        });
+        let made = made.await.unwrap_or_else(|_| Err(late()));
         let shown = shown.facts();
-        let ends = Ends { server, role, shown: shown.as_ref(), own: loaded.facts() };
+        let (name, shown) = (role.name(), shown.as_ref());
+        let ends = Ends { server, name, shown, own: loaded.facts(), plain: PLAIN };
         made.map_err(|error| match ends.fault(&error) {
             Some(fault) => fault.into(),
             None => error.into(),
         })
     }
+}
+
+fn late() -> io::Error {
+    let why = format!("the TLS handshake took longer than {} s", HANDSHAKE.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, why)
+}
+
+impl Tls {
+    /// Makes the handshake over an open connection with a server at `HOST:PORT` that is identified
+    /// by its host. The server may speak any protocol.
+    ///
+    /// # Errors
+    /// If there is no handshake within five seconds, or if one of the ends refuses the other.
+    /// [`Fault::find`] finds the fault that a person must remove.
+    pub async fn connect_to_host(
+        &self,
+        tcp: TcpStream,
+        address: &str,
+    ) -> Result<TlsStream<TcpStream>, StdError> {
+        let host = host_of(address);
+        let loaded = self.current();
+        let (config, shown) = loaded.for_client_of_any()?;
+        let name = ServerName::try_from(host.to_owned())?;
+        let made = timeout(HANDSHAKE, TlsConnector::from(config).connect(name, tcp)).await;
+        let server = format!("the server at {address}");
+        let shown = shown.facts();
+        let (shown, own) = (shown.as_ref(), loaded.facts());
+        let ends = Ends { server: &server, name: host, shown, own, plain: PLAIN_TO_HOST };
+        made.unwrap_or_else(|_| Err(late())).map_err(|error| match ends.fault(&error) {
+            Some(fault) => fault.into(),
+            None => error.into(),
+        })
+    }
+
+    /// Returns the fault that a server at `HOST:PORT` names in an error of the first read. In TLS
+    /// 1.3, the server checks the client's certificate after the client's part of the handshake, so
+    /// its refusal arrives only then.
+    pub fn fault_of_host(&self, address: &str, error: &io::Error) -> Option<Fault> {
+        let (loaded, server) = (self.current(), format!("the server at {address}"));
+        let (name, own) = (host_of(address), loaded.facts());
+        Ends { server: &server, name, shown: None, own, plain: PLAIN_TO_HOST }.fault(error)
+    }
+}
+
+/// The host of `HOST:PORT`.
+fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 impl Service<Uri> for Dialer {

@@ -7,7 +7,6 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use crate::Role;
 use crate::certificate::Facts;
 
 /// The reason why a client cannot use a server until a person acts.
@@ -42,10 +41,10 @@ impl Fault {
     }
 
     /// The fault of a server without TLS, for a client that has certificates.
-    fn not_encrypted(server: &str) -> Self {
+    fn not_encrypted(server: &str, plain: &str) -> Self {
         Fault::new(
             format!("{server} does not speak TLS, and this client has certificates"),
-            "check the address; start the server with certificates, or remove `tls` from the settings",
+            format!("check the address; start the server with certificates, or {plain}"),
         )
     }
 
@@ -63,13 +62,20 @@ impl Fault {
 pub(crate) struct Ends<'a> {
     /// The server, with its address.
     pub(crate) server: &'a str,
-    /// The role that the server must have.
-    pub(crate) role: Role,
+    /// The name that the server's certificate must have.
+    pub(crate) name: &'a str,
     /// The certificate that the server showed.
     pub(crate) shown: Option<&'a Facts>,
     /// The client's own certificate.
     pub(crate) own: &'a Facts,
+    /// How to have the client speak plain text.
+    pub(crate) plain: &'a str,
 }
+
+/// How to have a client of this project's servers speak plain text.
+pub(crate) const PLAIN: &str = "remove `tls` from the settings";
+/// How to have a client of a server that its address names speak plain text.
+pub(crate) const PLAIN_TO_HOST: &str = "remove `tls=true` from the address";
 
 impl Ends<'_> {
     /// Returns the fault that the client found in the server, or that the server's alert names.
@@ -79,7 +85,7 @@ impl Ends<'_> {
             rustls::Error::InvalidCertificate(error) => Some(self.of_the_server(error)),
             rustls::Error::AlertReceived(alert) => self.of_the_client(*alert),
             rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-                Some(Fault::not_encrypted(self.server))
+                Some(Fault::not_encrypted(self.server, self.plain))
             }
             _ => None,
         }
@@ -87,7 +93,7 @@ impl Ends<'_> {
 
     /// The fault of the server's certificate, which the client does not accept.
     fn of_the_server(&self, error: &CertificateError) -> Fault {
-        let Ends { server, role, .. } = self;
+        let Ends { server, name, .. } = self;
         let shown = self.shown.map(|shown| format!(" ({shown})")).unwrap_or_default();
         let certificate = format!("the certificate{shown} of {server}");
         match Flaw::of(error) {
@@ -104,8 +110,8 @@ impl Ends<'_> {
                 "check the address, and `tls.authority` of both",
             ),
             Flaw::WrongName => Fault::new(
-                format!("{certificate} does not name {}", role.name()),
-                "check the address, or give that server a certificate of its role",
+                format!("{certificate} does not name {name}"),
+                "check the address, or give that server a certificate with this name",
             ),
             Flaw::Other => Fault::new(
                 format!("{certificate} is not accepted: {error}"),
@@ -197,12 +203,19 @@ mod tests {
     use rustls_pki_types::pem::PemObject;
 
     use super::*;
+    use crate::Role;
     use crate::authority::Authority;
 
     fn fault(error: rustls::Error) -> Option<String> {
         let (certificate, _) = Authority::new().issue(&[Role::Client.name()], 2090);
         let own = Facts::of(&CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap());
-        let ends = Ends { server: "the oracle at h:1", role: Role::Oracle, shown: None, own: &own };
+        let ends = Ends {
+            server: "the oracle at h:1",
+            name: Role::Oracle.name(),
+            shown: None,
+            own: &own,
+            plain: PLAIN,
+        };
         let error = io::Error::new(io::ErrorKind::InvalidData, error);
         ends.fault(&error).map(|fault| fault.to_string())
     }

@@ -13,8 +13,8 @@
 //!   moment.rs     a clock that runs while the machine sleeps
 //! ```
 //!
-//! This is a crate of its own because two crates share it: one for Bigtable's API, one for the
-//! oracle. They do not depend on each other.
+//! This is a crate of its own because three crates share it: one for Bigtable's API, one for the
+//! oracle, and one for HBase. They do not depend on each other.
 
 #[cfg(test)]
 extern crate self as cluster_net;

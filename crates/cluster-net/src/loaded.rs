@@ -100,8 +100,21 @@ impl Loaded {
         Ok((Arc::new(config), shown))
     }
 
-    /// The configuration of one connection to a server, and the certificate that the server shows.
+    /// The configuration of one connection to a server of HTTP/2, and the certificate that the
+    /// server shows.
     pub(crate) fn for_client(&self) -> Result<(Arc<ClientConfig>, Shown), rustls::Error> {
+        self.for_client_with(vec![ALPN_H2.to_vec()])
+    }
+
+    /// As [`for_client`](Loaded::for_client), for a server that names no protocol.
+    pub(crate) fn for_client_of_any(&self) -> Result<(Arc<ClientConfig>, Shown), rustls::Error> {
+        self.for_client_with(Vec::new())
+    }
+
+    fn for_client_with(
+        &self,
+        protocols: Vec<Vec<u8>>,
+    ) -> Result<(Arc<ClientConfig>, Shown), rustls::Error> {
         let shown = Shown::default();
         let verifier = Remembering { verifier: self.of_servers.clone(), shown: shown.clone() };
         let mut config = ClientConfig::builder_with_provider(self.provider.clone())
@@ -109,7 +122,7 @@ impl Loaded {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_cert_resolver(self.own.clone());
-        config.alpn_protocols = vec![ALPN_H2.to_vec()];
+        config.alpn_protocols = protocols;
         config.resumption = Resumption::disabled();
         Ok((Arc::new(config), shown))
     }

@@ -329,9 +329,7 @@ async fn reach(
     let store = Outage::new(patience).outlast(unanswered, || config.open_store()).await;
     let mut store = counted(store.map_err(config::with_advice)?, recorder);
     // A store that was reached may lose a server, and an oracle cannot lead until it is replaced.
-    let address = config.store().ok().filter(|_| !patience.is_zero());
-    let replaced = address.and_then(|address| address.outage_max()).unwrap_or_default();
-    let patience = patience.max(replaced);
+    let patience = if patience.is_zero() { patience } else { patience.max(outage_max(config)) };
     let outage = Outage::new(patience);
     if !patience.is_zero() {
         cluster.oracle.deadline = patience + ELECTION_MAX;
@@ -340,6 +338,12 @@ async fn reach(
     // A client that could not be opened has begun nothing.
     let open = || Percolator::connect(store.clone(), cluster.clone());
     Ok(opened(outage.outlast(unanswered, open).await?))
+}
+
+/// How long requests may fail while one of the store's servers is replaced; zero if nothing is
+/// known of that.
+pub(crate) fn outage_max(config: &Config) -> Duration {
+    config.store().ok().and_then(|address| address.outage_max()).unwrap_or_default()
 }
 
 /// Returns the store with its requests counted, if there is a recorder.

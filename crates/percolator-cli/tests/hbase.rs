@@ -42,7 +42,8 @@ fn a_site_is_loaded_ranked_searched_and_verified() {
         let mut found = findings.filter(|of| of["about"].as_str().unwrap().starts_with(about));
         found.next().unwrap()["verdict"].clone()
     };
-    assert_eq!(verdict("HBase"), "sound", "{doctor}");
+    assert_eq!(verdict("HBase's master"), "sound", "{doctor}");
+    assert_eq!(verdict("HBase of 127.0.0.1"), "sound", "{doctor}");
     assert_eq!(verdict("zookeeper.session.timeout"), "sound", "{doctor}");
     assert_eq!(verdict("hbase.wal.hsync"), "advice", "{doctor}");
     let short = store.replace("busy=2s", "busy=1s");

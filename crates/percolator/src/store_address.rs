@@ -79,7 +79,7 @@ impl StoreAddress {
         )))
     }
 
-    /// Opens the store. Over HBase only `plaintext_beyond_loopback` of the options counts.
+    /// Opens the store. Over HBase only `tls` and `plaintext_beyond_loopback` of the options count.
     ///
     /// # Errors
     /// The errors of [`GrpcStore::open`] or of `HbaseStore::connect`.
@@ -88,9 +88,7 @@ impl StoreAddress {
             Kind::Bigtable(address) => Ok(Arc::new(GrpcStore::open(address, options).await?)),
             #[cfg(feature = "hbase")]
             Kind::Hbase(address) => {
-                let plaintext_beyond_loopback = options.plaintext_beyond_loopback;
-                let options = HbaseOptions { plaintext_beyond_loopback };
-                Ok(Arc::new(HbaseStore::connect(address, options).await?))
+                Ok(Arc::new(HbaseStore::connect(address, hbase_options(options)).await?))
             }
         }
     }
@@ -106,7 +104,7 @@ impl StoreAddress {
     }
 
     /// Examines the store: its servers' settings as far as they can be read, and its tables. Over
-    /// HBase only `plaintext_beyond_loopback` of the options counts.
+    /// HBase only `tls` and `plaintext_beyond_loopback` of the options count.
     ///
     /// # Errors
     /// As [`open`](StoreAddress::open), and the errors of reads.
@@ -115,9 +113,8 @@ impl StoreAddress {
             Kind::Bigtable(address) => GrpcStore::open(address, options).await?.examine().await,
             #[cfg(feature = "hbase")]
             Kind::Hbase(address) => {
-                let plaintext_beyond_loopback = options.plaintext_beyond_loopback;
-                let options = HbaseOptions { plaintext_beyond_loopback };
-                HbaseStore::connect(address, options).await?.examine(address).await
+                let store = HbaseStore::connect(address, hbase_options(options)).await?;
+                store.examine(address).await
             }
         }
     }
@@ -130,6 +127,12 @@ impl StoreAddress {
             Kind::Hbase(_) => None,
         }
     }
+}
+
+#[cfg(feature = "hbase")]
+fn hbase_options(options: ClientOptions) -> HbaseOptions {
+    let ClientOptions { tls, plaintext_beyond_loopback, .. } = options;
+    HbaseOptions { tls, plaintext_beyond_loopback }
 }
 
 impl FromStr for StoreAddress {

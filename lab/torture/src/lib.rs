@@ -9,5 +9,5 @@
 mod servers;
 mod victim;
 
-pub use servers::{ServerProcess, Servers};
-pub use victim::{Victim, kill_process};
+pub use servers::{DataNode, Program, ServerProcess, Servers};
+pub use victim::{Stopped, Victim, end_process, kill_process};

@@ -222,8 +222,9 @@ pub(crate) fn report(
         return out.json(&document);
     }
     let n = |n: usize| grouped(n as u64);
+    let what = if durability.is_some() { "kills, each with a restart," } else { "faults" };
     out.line(&format!(
-        "{} kills, each with a restart, in {seconds:.0} s\n\
+        "{} {what} in {seconds:.0} s\n\
          {} commits acknowledged, {} without an answer\n\
          {} rows rolled forward, {} transactions rolled back, {} conflicts\n\
          {} observer runs, {} web documents, sums at {} past moments\n\

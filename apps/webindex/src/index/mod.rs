@@ -16,12 +16,13 @@ mod tests;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use percolator::observe::IdleReport;
 use percolator::store::sync::locked;
 use percolator::{Percolator, WorkerOptions, Workers};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::Error;
 use crate::observers;
@@ -39,7 +40,8 @@ pub use recrawl::RecrawlReport;
 pub use verify::VerifyReport;
 pub use view::{AnchorView, ClusterView, HitCounts, IndexStats, MemberView, PageView};
 
-/// How long to wait for a store that cannot be reached, and how often to try it.
+/// How long to wait for a store that cannot be reached unless the caller says otherwise, and how
+/// often to try it.
 const OUTAGE_MAX: Duration = Duration::from_secs(30);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -90,6 +92,7 @@ pub struct WebIndex {
     /// `None` if other processes run the observers, and after the observers were stopped.
     workers: Mutex<Option<Workers>>,
     upgrade: Option<JoinHandle<()>>,
+    outage_max: Duration,
 }
 
 impl WebIndex {
@@ -115,7 +118,8 @@ impl WebIndex {
         let workers = Mutex::new(Some(db.observe(registrations, workers).await?));
         let upgrade = upgrade::start(&db, &tables).await?;
         rebuild::complete(&db, &tables, &held.search).await?;
-        Ok(WebIndex { db, tables, search: Some(search), latency, workers, upgrade })
+        let (search, outage_max) = (Some(search), OUTAGE_MAX);
+        Ok(WebIndex { db, tables, search, latency, workers, upgrade, outage_max })
     }
 
     /// Opens the index in a database whose observers run in other processes, each a
@@ -135,7 +139,23 @@ impl WebIndex {
         db.declare(&observers::declared(&tables, &latency)).await?;
         // Gives an empty store the present layout before anything is loaded into it.
         upgrade::is_current(&db, &tables).await?;
-        Ok(WebIndex { db, tables, search, latency, workers: Mutex::default(), upgrade: None })
+        let (workers, upgrade, outage_max) = (Mutex::default(), None, OUTAGE_MAX);
+        Ok(WebIndex { db, tables, search, latency, workers, upgrade, outage_max })
+    }
+
+    /// Sets how long [`wait`](WebIndex::wait) goes on while the store cannot be reached. The
+    /// default is half a minute. A store that replaces a dead server by itself may need longer.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let db = percolator::Percolator::in_memory().await?;
+    /// let index = webindex::WebIndex::connect(db, None).await?;
+    /// let index = index.with_outage_max(std::time::Duration::from_secs(100));
+    /// # Ok::<(), webindex::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn with_outage_max(self, outage_max: Duration) -> Self {
+        WebIndex { outage_max, ..self }
     }
 
     async fn search_index(&self) -> Result<Arc<SearchIndex>, Error> {
@@ -189,7 +209,8 @@ impl WebIndex {
     ///
     /// # Errors
     /// Errors of the database. If the database cannot be reached, the error comes after half a
-    /// minute without a connection, or at the timeout.
+    /// minute without a connection ([`with_outage_max`](WebIndex::with_outage_max)), or at the
+    /// timeout.
     pub async fn wait(&self, timeout: Option<Duration>) -> Result<IdleReport, Error> {
         let begun = Instant::now();
         loop {
@@ -202,7 +223,7 @@ impl WebIndex {
             // The store is back when it answers this cheap request.
             loop {
                 let late = timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
-                if !error.is_retryable() || late || outage.elapsed() > OUTAGE_MAX {
+                if !error.is_retryable() || late || outage.elapsed() > self.outage_max {
                     return Err(Error::Database(error));
                 }
                 tokio::time::sleep(OUTAGE_PAUSE).await;

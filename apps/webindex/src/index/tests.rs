@@ -41,7 +41,8 @@ async fn clusters_alone() -> WebIndex {
     let options = WorkerOptions { threads: THREADS as usize, ..WorkerOptions::default() };
     let workers = std::sync::Mutex::new(Some(db.observe(registrations, options).await.unwrap()));
     assert!(upgrade::is_current(&db, &tables).await.unwrap());
-    WebIndex { db, tables, search: None, latency, workers, upgrade: None }
+    let outage_max = OUTAGE_MAX;
+    WebIndex { db, tables, search: None, latency, workers, upgrade: None, outage_max }
 }
 
 fn url(page: usize) -> String {

@@ -5,4 +5,5 @@ mod fake;
 mod lost_answers;
 mod on_hbase;
 mod reclaim;
+mod tls;
 mod versions;

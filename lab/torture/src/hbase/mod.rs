@@ -1,9 +1,10 @@
-//! Looks at a real HBase cluster, kills its region servers, and changes its regions.
+//! Looks at a real HBase cluster, kills and stops its processes, and changes its regions.
 //!
 //! The cluster itself names its version and its servers, and each server's web server names its
 //! process. `scripts/hbase.sh` starts such a cluster on this machine.
 
 mod bank;
+mod faults;
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use bigtable_hbase::{HbaseAddress, HbaseOptions, HbaseStore, Reshape};
 use clap::{Args, Subcommand, ValueEnum};
 use percolator_cli::context::Context;
 use percolator_cli::exit::{Exit, Failure};
-use percolator_torture::{ServerProcess, Servers};
+use percolator_torture::{Program, ServerProcess, Servers};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -58,7 +59,7 @@ pub(crate) struct Kill {
 /// The region server that is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Which {
-    /// Any of them.
+    /// Any of them that has regions.
     Any,
     /// The one with the table `hbase:meta`.
     Meta,
@@ -102,20 +103,6 @@ impl Status {
     }
 }
 
-/// Kills one region server of the cluster.
-async fn kill(
-    store: &HbaseStore,
-    which: Which,
-    random: &mut StdRng,
-) -> anyhow::Result<ServerProcess> {
-    let chosen = choose(store, which, random).await?;
-    chosen.kill().map_err(|error| {
-        let what = format!("killing a region server: {error}");
-        Failure::error(Exit::No, what, "percolator-torture hbase status names the servers")
-    })?;
-    Ok(chosen)
-}
-
 /// Chooses a region server whose process is known. A server that has just been started names no web
 /// server yet, and the one with `hbase:meta` may be on its way to another.
 async fn choose(
@@ -126,12 +113,20 @@ async fn choose(
     let begun = Instant::now();
     loop {
         let mut servers = store.cluster().await?.servers;
-        servers.retain(|one| which == Which::Any || one.has_meta);
+        // The fault of a server without regions would hit nobody.
+        let is_used = servers.iter().any(|one| one.regions > 0);
+        servers.retain(|one| match which {
+            Which::Any => one.regions > 0 || !is_used,
+            Which::Meta => one.has_meta,
+        });
         servers.shuffle(random);
         let mut last = "the cluster names no such region server".to_owned();
         for server in servers {
             match store.process(&server).await {
-                Ok(process) => return Ok(ServerProcess { server, process }),
+                Ok(process) => {
+                    let program = Program::RegionServer;
+                    return Ok(ServerProcess { program, server, process });
+                }
                 Err(error) => last = error.to_string(),
             }
         }
@@ -148,7 +143,11 @@ impl Kill {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let store = connect(&self.store).await?;
         let mut random = StdRng::seed_from_u64(self.seed);
-        let killed = kill(&store, self.server, &mut random).await?;
+        let killed = choose(&store, self.server, &mut random).await?;
+        killed.kill().map_err(|error| {
+            let what = format!("killing a region server: {error}");
+            Failure::error(Exit::No, what, "percolator-torture hbase status names the servers")
+        })?;
         context.out.line(&format!("killed region server {}", killed.line()))?;
         Ok(Exit::Done)
     }

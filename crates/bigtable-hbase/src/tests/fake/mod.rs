@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use bigtable::sync::locked;
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use crate::proto::{
     ActiveMasterResponse, Cell, CellsOfRow, ClusterStatus, ClusterStatusResponse,
@@ -75,6 +76,11 @@ enum Reply {
 
 impl Fake {
     pub(super) async fn start() -> Self {
+        Fake::start_with(None).await
+    }
+
+    /// Starts a cluster whose server speaks TLS, if it gets an acceptor.
+    pub(super) async fn start_with(tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let state = Arc::new(State {
@@ -90,10 +96,22 @@ impl Fake {
         let accepting = state.clone();
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, accepting.clone()));
+                let (state, tls) = (accepting.clone(), tls.clone());
+                tokio::spawn(async move {
+                    stream.set_nodelay(true)?;
+                    match tls {
+                        Some(tls) => serve(tls.accept(stream).await?, state).await,
+                        None => serve(stream, state).await,
+                    }
+                });
             }
         });
         Fake { state, serving }
+    }
+
+    /// The address of the server.
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.state.port)
     }
 
     /// A store in this cluster, with options such as `deadline=1s`.
@@ -102,9 +120,16 @@ impl Fake {
     }
 
     pub(super) async fn connect(&self, options: &str) -> bigtable::Result<HbaseStore> {
+        self.connect_with(options, HbaseOptions::default()).await
+    }
+
+    pub(super) async fn connect_with(
+        &self,
+        options: &str,
+        others: HbaseOptions,
+    ) -> bigtable::Result<HbaseStore> {
         let address = format!("hbase://127.0.0.1:{}/fake?{options}", self.state.port);
-        let address = address.parse().expect("an address");
-        HbaseStore::connect(&address, HbaseOptions::default()).await
+        HbaseStore::connect(&address.parse().expect("an address"), others).await
     }
 
     /// Makes this a cluster of another version of HBase.
@@ -149,10 +174,15 @@ impl Drop for Fake {
     }
 }
 
-async fn serve(mut stream: TcpStream, state: Arc<State>) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    state: Arc<State>,
+) -> std::io::Result<()> {
     let mut hello = [0; 6];
     stream.read_exact(&mut hello).await?;
+    if !hello.starts_with(b"HBas") {
+        return refuse_protocol(stream).await;
+    }
     assert_eq!(&hello, b"HBas\x00\x50", "the client's first bytes");
     read(&mut stream).await?;
     loop {
@@ -171,16 +201,31 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) -> std::io::Result<()> 
             Reply::Silence => continue,
             Reply::BrokenConnection => return Ok(()),
         };
-        let header = answer.encode_length_delimited_to_vec();
-        let mut frame = BytesMut::new();
-        frame.put_u32((header.len() + message.len()) as u32);
-        frame.extend(header);
-        frame.extend(message);
-        stream.write_all(&frame).await?;
+        stream.write_all(&frame(&answer, &message)).await?;
+        stream.flush().await?;
     }
 }
 
-async fn read(stream: &mut TcpStream) -> std::io::Result<Bytes> {
+/// Answers a client of another protocol as HBase does, and waits until it closes.
+async fn refuse_protocol(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+    let class = "org.apache.hadoop.hbase.ipc.FatalConnectionException".to_owned();
+    let exception =
+        ExceptionResponse { exception_class_name: Some(class), ..ExceptionResponse::default() };
+    let answer = ResponseHeader { call_id: u32::MAX, exception: Some(exception) };
+    stream.write_all(&frame(&answer, &[])).await?;
+    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(drop)
+}
+
+fn frame(header: &ResponseHeader, message: &[u8]) -> BytesMut {
+    let header = header.encode_length_delimited_to_vec();
+    let mut frame = BytesMut::new();
+    frame.put_u32((header.len() + message.len()) as u32);
+    frame.extend(header);
+    frame.extend(message);
+    frame
+}
+
+async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Bytes> {
     let mut body = vec![0; stream.read_u32().await? as usize];
     stream.read_exact(&mut body).await?;
     Ok(body.into())

@@ -3,13 +3,24 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{HbaseAddress, HbaseOptions, HbaseStore};
+use crate::{HbaseAddress, HbaseOptions, HbaseStore, Tls};
 
 /// A store in a new namespace. Without HBase, this prints a warning and returns `None`.
 pub(crate) async fn store() -> Option<HbaseStore> {
     let address = address()?;
-    let connecting = HbaseStore::connect(&address, HbaseOptions::default());
+    let connecting = HbaseStore::connect(&address, options());
     Some(connecting.await.expect("a connection to HBase"))
+}
+
+/// The options, with the certificates that the environment names.
+pub(crate) fn options() -> HbaseOptions {
+    let file = |name: &str| std::env::var_os(format!("PERCOLATOR_TLS__{name}"));
+    let (authority, certificate, key) = (file("AUTHORITY"), file("CERTIFICATE"), file("KEY"));
+    let tls = authority.zip(certificate).zip(key).map(|((authority, certificate), key)| {
+        let tls = Tls::read(authority.as_ref(), certificate.as_ref(), key.as_ref());
+        tls.expect("the files of certificates")
+    });
+    HbaseOptions { tls, ..HbaseOptions::default() }
 }
 
 /// The address of a namespace that no other test or run uses.

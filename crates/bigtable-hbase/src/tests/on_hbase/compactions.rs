@@ -12,7 +12,7 @@ use bigtable::{
 
 use super::cluster;
 use crate::store::Deletions;
-use crate::{HbaseAddress, HbaseOptions, HbaseStore};
+use crate::{HbaseAddress, HbaseStore};
 
 const DATA: Family = Family::from_static("data");
 
@@ -65,7 +65,7 @@ async fn only_the_new_version_behavior_shows_what_is_written_below_a_deletion() 
     let of = async |deletions| {
         let namespace = format!("{}_{}", address.namespace, deletions as u8);
         let address = HbaseAddress { namespace, ..address.clone() };
-        let opening = HbaseStore::open(&address, HbaseOptions::default(), deletions);
+        let opening = HbaseStore::open(&address, cluster::options(), deletions);
         opening.await.expect("a connection")
     };
     let store = of(Deletions::OfWhatWasThere).await;
@@ -79,10 +79,10 @@ async fn a_table_that_would_lose_cells_is_refused() {
     let Some(address) = cluster::address() else { return };
     let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
     let classic = Deletions::OfLaterCellsToo;
-    let opening = HbaseStore::open(&address, HbaseOptions::default(), classic);
+    let opening = HbaseStore::open(&address, cluster::options(), classic);
     let classic = opening.await.expect("a store");
     classic.open_table("t", &schema).await.expect("a table");
-    let store = HbaseStore::connect(&address, HbaseOptions::default()).await.expect("a store");
+    let store = HbaseStore::connect(&address, cluster::options()).await.expect("a store");
     let error = store.open_table("t", &schema).await.expect_err("the table loses cells");
     let namespace = &address.namespace;
     let mended = |family| format!("{{NAME => '{family}', NEW_VERSION_BEHAVIOR => 'true'}}");

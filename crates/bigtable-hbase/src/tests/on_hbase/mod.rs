@@ -2,6 +2,8 @@
 
 mod cluster;
 mod compactions;
+mod guards;
+mod large;
 mod regions;
 
 use super::conformance;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{cluster, conformance};
 use crate::admin::Reshape;
-use crate::{HbaseAddress, HbaseOptions, HbaseStore};
+use crate::{HbaseAddress, HbaseStore};
 
 /// On a busy machine a move takes many seconds, and the suite allows no request to fail.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ async fn the_suite_passes_while_regions_are_split_merged_and_moved() {
     let Some(address) = cluster::address() else { return };
     let address = HbaseAddress { deadline: DEADLINE, ..address };
     let connect = async || {
-        let connecting = HbaseStore::connect(&address, HbaseOptions::default());
+        let connecting = HbaseStore::connect(&address, cluster::options());
         connecting.await.expect("a connection to HBase")
     };
     let over = Arc::new(AtomicBool::new(false));

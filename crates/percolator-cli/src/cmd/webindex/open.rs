@@ -2,6 +2,7 @@
 //! directory open. The observers of an index in a cluster run in workers.
 
 use std::path::Path;
+use std::time::Duration;
 
 use percolator::cluster::Config;
 use percolator::{Percolator, WorkerOptions};
@@ -11,7 +12,7 @@ use webindex::{SEARCH_DIR, WebIndex};
 use crate::environment::SEARCH;
 use crate::exit::Failure;
 use crate::owner::asked;
-use crate::store::{Place, StoreArgs, check_there, in_batches};
+use crate::store::{Place, StoreArgs, check_there, in_batches, outage_max};
 
 /// Size of the store's cache in bytes, half of the default. The search index and the loader's
 /// queues need memory too, and a load seldom reads anything twice.
@@ -60,7 +61,13 @@ impl Index {
         }
         match place {
             Place::Directory(dir) => Index::over(db, dir).await,
-            Place::Cluster(config) => Ok(WebIndex::connect(db, search_dir(config)).await?),
+            Place::Cluster(config) => {
+                let index = WebIndex::connect(db, search_dir(config)).await?;
+                Ok(match outage_max(config) {
+                    Duration::ZERO => index,
+                    replaced => index.with_outage_max(replaced),
+                })
+            }
         }
     }
 
