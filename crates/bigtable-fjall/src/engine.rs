@@ -66,7 +66,7 @@ pub(crate) struct Engine {
     pub(crate) lead: Mutex<Lead>,
     /// Whether an unsynced batch takes only a short time.
     pub(crate) calm: Calm,
-    /// Frees sealed write buffers.
+    /// Frees sealed write buffers, and deletes files that merges have replaced.
     pub(crate) freeing: Freeing,
     pub(crate) queue: Queue<Task>,
     pub(crate) pending: Pending,

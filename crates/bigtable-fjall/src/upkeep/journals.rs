@@ -14,7 +14,10 @@
 //!   before it has opened the engine anew (`commit/write.rs`).
 //! * A second name is removed after the inventory no longer lists the journal. Before that, the
 //!   first name was removed while the store was open. The engine removed it, or a closing that
-//!   left an empty journal.
+//!   left an empty journal. With the second name the file's space is freed, which takes a tenth of
+//!   a second on a busy disk. So the caller of [`after`](Journals::after) and
+//!   [`release`](Journals::release) leaves the removal to a thread (`freeing.rs`). An opening
+//!   removes the names that a crash left.
 //! * The store is marked (`opening/unsynced.rs`) before its first batch without a sync.
 
 use std::fs::File;
@@ -174,23 +177,25 @@ impl Journals {
         Ok(())
     }
 
-    /// Follows a batch that was written. Called before any caller is answered.
-    pub(crate) fn after(&mut self, batch: &Written) -> io::Result<()> {
+    /// Follows a batch that was written. Called before any caller is answered. Returns the files
+    /// that nothing needs any more.
+    pub(crate) fn after(&mut self, batch: &Written) -> io::Result<Vec<PathBuf>> {
         let Written { bytes, number, end, calm } = *batch;
         let batch = bytes + BATCH_BYTES;
         self.bytes += batch;
+        let mut released = Vec::new();
         self.reaches = if !calm && self.bytes > JOURNAL_BYTES_MIN && self.has_next() {
             self.sealed.push(Sealed { number: self.newest, bytes: self.bytes, end });
             self.grown = true;
             self.go_on()?;
-            self.release()?;
+            released = self.release()?;
             // The batch may be in either journal.
             self.bytes = batch;
             None
         } else {
             Some(number)
         };
-        Ok(())
+        Ok(released)
     }
 
     /// Whether the engine has begun another journal.
@@ -219,20 +224,25 @@ impl Journals {
         self.inventory.write(&self.dir)
     }
 
-    /// Releases the journals that the engine has removed.
-    pub(crate) fn release(&mut self) -> io::Result<()> {
-        may_wait("removing journals");
+    /// Releases the journals that the engine has removed. Returns their second names, which are to
+    /// be removed now.
+    pub(crate) fn release(&mut self) -> io::Result<Vec<PathBuf>> {
+        may_wait("releasing journals");
         let freed = |number: &u64| !journal_file(&self.engine, *number).exists();
         let sealed = self.inventory.journals.range(..self.newest);
         let freed: Vec<u64> = sealed.map(|(number, _)| *number).take_while(freed).collect();
         if freed.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         self.inventory.journals.retain(|number, _| !freed.contains(number));
         self.sealed.retain(|sealed| !freed.contains(&sealed.number));
         self.inventory.write(&self.dir)?;
         let second = self.second();
-        freed.iter().try_for_each(|number| remove(&journal_file(&second, *number)))
+        Ok(freed.iter().map(|number| journal_file(&second, *number)).collect())
+    }
+
+    fn remove_released(&mut self) -> io::Result<()> {
+        self.release()?.iter().try_for_each(|path| remove(path))
     }
 
     /// Closes the journals. Called when the store closes, after its journal is synced as a
@@ -244,7 +254,7 @@ impl Journals {
             self.inventory.journals.insert(self.newest, reaches);
             self.inventory.write(&self.dir)?;
         }
-        self.release()?;
+        self.remove_released()?;
         opening::unmark(&self.dir)
     }
 
@@ -261,7 +271,7 @@ impl Journals {
         self.go_on()?;
         remove(&journal_file(&self.engine, next - 1))?;
         sync_directory(&self.engine)?;
-        self.release()?;
+        self.remove_released()?;
         opening::unmark(&self.dir)
     }
 }

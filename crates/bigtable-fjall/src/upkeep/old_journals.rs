@@ -70,7 +70,9 @@ pub(crate) fn look_for_journals(engine: &Engine, looks: &mut Looks) {
     if engine.db.journal_count() > 1 {
         let _ = free_journals(engine, u64::MAX);
     }
-    let _ = engine.journals().release();
+    if let Ok(released) = engine.journals().release() {
+        engine.freeing.remove(released);
+    }
 }
 
 /// Frees the oldest journal, if journals take too many bytes. Does nothing while the engine

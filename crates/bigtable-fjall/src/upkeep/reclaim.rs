@@ -157,7 +157,10 @@ impl Work {
         merged.iter().for_each(|keyspace| self.wait_until_written(keyspace));
         let _lead = self.engine.wait_to_lead()?;
         let released = self.engine.journals().release();
-        released.map_err(|e| fault::io(&self.engine.path, "giving space back", &e))
+        let released =
+            released.map_err(|e| fault::io(&self.engine.path, "giving space back", &e))?;
+        self.engine.freeing.remove(released);
+        Ok(())
     }
 
     /// Seals the buffer, so that the engine writes it out. The caller holds the commit lock.
