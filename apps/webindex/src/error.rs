@@ -74,6 +74,17 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
     },
+    /// A later version has changed the layout of the index's tables: use that version.
+    #[error(
+        "the tables of the web index have layout {found}, and this program knows the layouts up to \
+         {expected}; use the version of Percolator that wrote them, or a later one"
+    )]
+    StoreLayout {
+        /// The layout found in the store.
+        found: String,
+        /// The layout that this program writes.
+        expected: String,
+    },
     /// The directory holds no search index: load pages, or give another directory.
     #[error("{} holds no search index; `percolator webindex load` makes one", path.display())]
     NoIndex {

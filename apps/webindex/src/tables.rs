@@ -13,7 +13,8 @@
 //!                                  settle, spread, attach, links-more, export-page, export-anchors
 //!                                                 (notifications)
 //! by_target      URL 0 source      from           the source redirects to the URL, or declares it
-//! clusters       cluster           shown = URL; elect, relay (notifications)
+//! clusters       cluster           shown = URL; holds: in-links were placed here; elect, relay
+//!                                  (notifications)
 //!                cluster m place   member         the place: kind, falling rank, URL
 //! ranking        "all"             export-ranks (notification)
 //! inlinks        holder 0 b target in:source = anchors; forward (notification);
@@ -75,6 +76,9 @@ pub(crate) const EXPORT_RANKS: Column = Column::literal("export-ranks");
 pub(crate) const SHOWN: Column = Column::literal("shown");
 pub(crate) const ELECT: Column = Column::literal("elect");
 pub(crate) const RELAY: Column = Column::literal("relay");
+/// In the row of a cluster at which in-links were placed. Written with the first of them, and never
+/// deleted. A cluster without it needs no scan for in-links, and most clusters have none.
+pub(crate) const HOLDS: Column = Column::literal("holds");
 /// In the row of a member.
 pub(crate) const PLACE: Column = Column::literal("member");
 /// In the row of a page that stands for another.
@@ -120,6 +124,9 @@ pub(crate) struct ClusterId([u8; 32]);
 const MEMBERS: u8 = b'm';
 
 impl ClusterId {
+    /// The prefix of the names of all clusters that hold in-links.
+    pub(crate) const HOLDERS: &str = "cluster/";
+
     /// The cluster of the pages whose title and text have this hash.
     pub(crate) fn of_content(hash: [u8; 32]) -> Self {
         ClusterId(hash)
@@ -146,12 +153,12 @@ impl ClusterId {
     /// The name under which in-links are placed at this cluster. It is not a valid URL of a
     /// page.
     pub(crate) fn holder(&self) -> String {
-        format!("cluster/{}", blake3::Hash::from(self.0).to_hex())
+        format!("{}{}", Self::HOLDERS, blake3::Hash::from(self.0).to_hex())
     }
 
     /// The cluster that holds a row of in-links. `None` if a page holds the row.
     pub(crate) fn of_holder(holder: &str) -> Option<Self> {
-        let hash = blake3::Hash::from_hex(holder.strip_prefix("cluster/")?).ok()?;
+        let hash = blake3::Hash::from_hex(holder.strip_prefix(Self::HOLDERS)?).ok()?;
         Some(ClusterId(*hash.as_bytes()))
     }
 
@@ -286,6 +293,14 @@ impl LinkRow {
         let mut key = holder.as_bytes().to_vec();
         key.push(0);
         key.into()
+    }
+}
+
+impl LinkRow {
+    /// A key behind all rows of in-links that are attached to a page, and before all others.
+    pub(crate) fn last_held_by(holder: &str) -> RowKey {
+        // The bucket behind the last one.
+        [holder.as_bytes(), &[0, BUCKETS]].concat().into()
     }
 }
 

@@ -5,10 +5,14 @@
 //! cluster. A page that redirects was also a member of the cluster of its own few words. Such
 //! words are equal on whole sites, so these clusters joined unrelated pages.
 //!
-//! The upgrade deletes those records and registers every page again, and the observers do the
-//! rest. It works in the background, in transactions of [`ROWS_AT_ONCE`] documents. The
-//! version is written last. So an interrupted upgrade is done again from the start, and finds
-//! less to do.
+//! That upgrade deletes those records and registers every page again, and the observers do the
+//! rest.
+//!
+//! Layout 2 had no cell [`HOLDS`] in the row of a cluster, so the exporter leaves the in-links out
+//! that are placed there. That upgrade writes the cell, and has the shown pages exported again.
+//!
+//! An upgrade works in the background, in transactions of [`ROWS_AT_ONCE`] rows. The version is
+//! written last. So an interrupted upgrade is done again from the start, and finds less to do.
 
 use std::time::Duration;
 
@@ -18,17 +22,18 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::records::decode;
-use crate::tables::{ATTACH, EXPORT_PAGE, KEYS, MEMBER, Tables};
+use crate::tables::{ATTACH, ClusterId, EXPORT_PAGE, HOLDS, KEYS, LinkRow, MEMBER, RELAY, Tables};
 
 #[cfg(test)]
 mod tests;
 
 /// The version of the layout that `tables.rs` describes.
-const VERSION: &[u8] = b"2";
+const VERSION: &[u8] = b"3";
+const LAYOUT_2: &[u8] = b"2";
 const VERSION_ROW: &str = "format";
 const VERSION_COLUMN: Column = Column::literal("version");
 
-/// How many documents are registered again in one transaction.
+/// How many rows are changed in one transaction.
 const ROWS_AT_ONCE: usize = 100;
 /// How long an upgrade pauses after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -49,26 +54,35 @@ enum Kind {
     Canonical,
 }
 
-/// Whether the store has the present layout. An empty store is given the present layout.
+/// Whether the store has the present layout. An empty store is given the present layout. A layout
+/// of a later version is refused.
 pub(crate) async fn is_current(db: &Percolator, tables: &Tables) -> Result<bool, Error> {
-    let current = db
+    let found = db
         .transact(async |mut tx| {
             if let Some(version) = tx.get(&tables.format, VERSION_ROW, &VERSION_COLUMN).await? {
-                return Ok(version == VERSION);
+                return Ok(Some(version));
             }
             let scan = tx.scan(&tables.documents).limit(1);
             let is_empty = scan.collect().await?.is_empty();
             if is_empty {
                 tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION)?;
             }
-            Ok(is_empty)
+            Ok(is_empty.then(|| Bytes::from_static(VERSION)))
         })
         .await?;
-    Ok(current)
+    match found.as_deref() {
+        Some(VERSION) => Ok(true),
+        None | Some(LAYOUT_2) => Ok(false),
+        Some(later) => Err(Error::StoreLayout {
+            found: String::from_utf8_lossy(later).escape_debug().to_string(),
+            expected: String::from_utf8_lossy(VERSION).into_owned(),
+        }),
+    }
 }
 
 /// Starts the upgrade of a store in the background, if it needs one. A failed upgrade is tried
-/// again. Until the store is upgraded, the index shows the results of the earlier version.
+/// again. Until a store of layout 1 is upgraded, the index shows the results of the earlier
+/// version. Workers of an earlier version must have ended: they know nothing of [`HOLDS`].
 pub(crate) async fn start(
     db: &Percolator,
     tables: &Tables,
@@ -88,6 +102,55 @@ pub(crate) async fn start(
 
 async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     tracing::info!(target: "webindex::upgrade", event = "upgrading");
+    if is_current(db, tables).await? {
+        // Another worker has upgraded it.
+        return Ok(());
+    }
+    let begun = db.begin().await?;
+    let version = begun.get(&tables.format, VERSION_ROW, &VERSION_COLUMN).await?;
+    drop(begun);
+    if version.is_none() {
+        register_all(db, tables).await?;
+    }
+    // An interrupted upgrade of layout 1 may have left clusters of layout 2.
+    mark_holders(db, tables).await?;
+    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION))
+        .await?;
+    tracing::info!(target: "webindex::upgrade", event = "upgraded");
+    Ok(())
+}
+
+/// Layout 2: notes in the row of each cluster that in-links are placed there.
+async fn mark_holders(db: &Percolator, tables: &Tables) -> Result<(), Error> {
+    let mut range = Some(RowRange::prefix(ClusterId::HOLDERS));
+    while let Some(rows) = range {
+        db.admit().await?;
+        range = db
+            .transact(async |mut tx| {
+                let mut left = rows.clone();
+                for _ in 0..ROWS_AT_ONCE {
+                    let scan = tx.scan(&tables.inlinks).range(left.clone()).limit(1);
+                    let Some(row) = scan.collect().await?.pop() else { return Ok(None) };
+                    let holder = LinkRow::parse(&row.row).map(|row| row.holder);
+                    if let Some(cluster) = holder.as_deref().and_then(ClusterId::of_holder) {
+                        tx.set(&tables.clusters, cluster.row(), &HOLDS, "")?;
+                        tx.notify(&tables.clusters, cluster.row(), &RELAY)?;
+                    }
+                    // One row of a cluster is enough.
+                    left = match holder {
+                        Some(holder) => left.after(LinkRow::last_held_by(&holder)),
+                        None => left.after(row.row),
+                    };
+                }
+                Ok(Some(left))
+            })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Layout 1: deletes its records, and registers every document again.
+async fn register_all(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     for observer in RETIRED {
         db.retire_observer(observer).await?;
     }
@@ -116,9 +179,6 @@ async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
             .await?;
         range = last.map(|last| rows.after(last));
     }
-    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION))
-        .await?;
-    tracing::info!(target: "webindex::upgrade", event = "upgraded");
     Ok(())
 }
 

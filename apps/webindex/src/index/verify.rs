@@ -30,8 +30,8 @@ use crate::observers::{Anchors, link_anchors};
 use crate::records::{Links, Page, decode, decode_url};
 use crate::search::IndexedPage;
 use crate::tables::{
-    CONTENT, ClusterId, FETCH, KEYS, LINKED, LINKS, LinkRow, MEMBER, PAGE, PLACED, Place, RANK,
-    SHOWN, bucket_of, in_link_source, target_and_source,
+    CONTENT, ClusterId, FETCH, HOLDS, KEYS, LINKED, LINKS, LinkRow, MEMBER, PAGE, PLACED, Place,
+    RANK, SHOWN, bucket_of, in_link_source, target_and_source,
 };
 
 mod batch;
@@ -230,11 +230,17 @@ impl WebIndex {
         self.visit_links(snapshot, batch, canonicals, add).await?;
         expected.seal();
         let mut scan = snapshot.scan(&self.tables.inlinks);
+        let mut last_cluster = None;
         while let Some(row) = scan.next().await? {
             let Some(place) = LinkRow::parse(&row.row) else {
                 report.differ(|| format!("inlinks {}: not a row of in-links", row.row));
                 continue;
             };
+            let cluster = ClusterId::of_holder(&place.holder);
+            if cluster != last_cluster {
+                last_cluster = cluster;
+                self.compare_holder(snapshot, cluster, report).await?;
+            }
             let (mut found, mut placed) = (0, None);
             for (column, value) in &row.cells {
                 match in_link_source(column) {
@@ -274,6 +280,22 @@ impl WebIndex {
                 }
             };
             self.visit_links(snapshot, batch, canonicals, name).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the row of a cluster with in-links says so.
+    async fn compare_holder(
+        &self,
+        snapshot: &Snapshot,
+        cluster: Option<ClusterId>,
+        report: &mut VerifyReport,
+    ) -> Result<(), Error> {
+        let Some(cluster) = cluster else { return Ok(()) };
+        if snapshot.get(&self.tables.clusters, cluster.row(), &HOLDS).await?.is_none() {
+            report.differ(|| {
+                format!("the row of {} does not say that it holds in-links", cluster.holder())
+            });
         }
         Ok(())
     }

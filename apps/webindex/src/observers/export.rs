@@ -13,6 +13,7 @@ use percolator::admin::WeakClient;
 use percolator::observe::BatchObserver;
 use percolator::{Bytes, Change, Error, Result, RowKey, RowRange, Transaction};
 
+use super::membership::Shown;
 use super::row_url::row_url;
 use crate::index::latency::Latency;
 use crate::records::{Member, Page, decode};
@@ -54,23 +55,25 @@ impl Exporter {
         Exporter { client, tables, shown, latency }
     }
 
-    /// Reads the state that the search index should have of a page, given the page's cells
-    /// `page` and `member`. A page that is not settled yet is exported later, once it is
-    /// settled.
-    async fn state(&self, tx: &Transaction, cells: Vec<Option<Bytes>>, url: &str) -> Result<State> {
-        let [page, member] = &cells[..] else { return Ok(State::Nothing) };
-        let member: Option<Member> = decode(member.clone())?;
-        let Some(cluster) = member.and_then(|member| member.cluster()) else {
-            return Ok(State::Nothing);
-        };
-        if self.tables.shown(tx, cluster).await?.as_deref() != Some(url) {
+    /// Reads the state that the search index should have of a page, given the page's cell `page`
+    /// and its cluster.
+    async fn state(
+        &self,
+        tx: &Transaction,
+        page: Option<Bytes>,
+        cluster: Option<(ClusterId, Shown)>,
+        url: &str,
+    ) -> Result<State> {
+        // A page that is not settled yet is exported later, once it is settled.
+        let Some((cluster, Shown { shown, holds })) = cluster else { return Ok(State::Nothing) };
+        if shown.as_deref() != Some(url) {
             return Ok(State::Duplicate);
         }
-        let page: Option<Page> = decode(page.clone())?;
-        let Some(Page::Indexed { title, text, hyperlinks }) = page else {
+        let Some(Page::Indexed { title, text, hyperlinks }) = decode(page)? else {
             return Ok(State::Nothing);
         };
-        let anchors = anchors_of(tx, &self.tables, url, cluster).await?;
+        let placed = holds.then(|| cluster.holder());
+        let anchors = anchors_of(tx, &self.tables, url, placed).await?;
         Ok(State::Shown(IndexedPage { title, text, hyperlinks, anchors }))
     }
 
@@ -94,14 +97,35 @@ impl Exporter {
         let mut states = Vec::with_capacity(changes.len());
         for changes in changes.chunks(PAGES_AT_ONCE) {
             let rows: Vec<RowKey> = changes.iter().map(|change| change.row.clone()).collect();
-            let columns = [PAGE, MEMBER];
-            let pages = tx.get_many(&self.tables.documents, &rows, &columns).await?;
+            let cells = tx.get_many(&self.tables.documents, &rows, [&PAGE, &MEMBER]).await?;
+            let (mut pages, mut members) = (Vec::new(), Vec::new());
+            for mut of_page in cells {
+                members.push(of_page.pop().flatten());
+                pages.push(of_page.pop().flatten());
+            }
+            let clusters = self.clusters(tx, members).await?;
             let urls: Vec<String> = changes.iter().map(row_url).collect::<Result<_>>()?;
-            let of = urls.iter().zip(pages).map(|(url, cells)| self.state(tx, cells, url));
+            let of = urls.iter().zip(pages).zip(clusters);
+            let of = of.map(|((url, page), cluster)| self.state(tx, page, cluster, url));
             let of = try_join_all(of).await?;
             states.extend(urls.into_iter().zip(of));
         }
         Ok(states)
+    }
+
+    /// Reads the clusters of some pages, given their cells `member`, in order.
+    async fn clusters(
+        &self,
+        tx: &Transaction,
+        members: Vec<Option<Bytes>>,
+    ) -> Result<Vec<Option<(ClusterId, Shown)>>> {
+        let mut of_pages = Vec::with_capacity(members.len());
+        for member in members {
+            of_pages.push(decode::<Member>(member)?.and_then(|member| member.cluster()));
+        }
+        let ids: Vec<ClusterId> = of_pages.iter().flatten().copied().collect();
+        let mut shown = self.tables.shown_of(tx, &ids).await?.into_iter();
+        Ok(of_pages.into_iter().map(|id| Some((id?, shown.next()?))).collect())
     }
 
     /// Returns the update that a change makes necessary, if any.
@@ -137,15 +161,16 @@ enum State {
 }
 
 /// Reads the distinct anchors attached to the page that is shown for a cluster, up to
-/// [`ANCHORS_MAX`]. The anchors of links to the page itself come first.
+/// [`ANCHORS_MAX`]. The anchors of links to the page itself come first. `placed` is the cluster's
+/// holder, if in-links were placed there.
 pub(crate) async fn anchors_of(
     tx: &Transaction,
     tables: &Tables,
     shown: &str,
-    cluster: ClusterId,
+    placed: Option<String>,
 ) -> Result<Vec<String>> {
     let mut anchors = Anchors::default();
-    for holder in [shown, &cluster.holder()] {
+    for holder in [Some(shown), placed.as_deref()].into_iter().flatten() {
         let mut range = RowRange::prefix(LinkRow::held_by(holder));
         let mut limit = ROWS_AT_FIRST;
         loop {

@@ -23,7 +23,8 @@ use percolator::{Bytes, Change, Column, Error, Observer, Result, RowKey, RowRang
 use super::row_url::row_url;
 use crate::records::{Member, decode, decode_url};
 use crate::tables::{
-    ClusterId, EXPORT_ANCHORS, FORWARD, LinkRow, MEMBER, PLACED, RELAY, Tables, in_link_source,
+    ClusterId, EXPORT_ANCHORS, FORWARD, HOLDS, LinkRow, MEMBER, PLACED, RELAY, Tables,
+    in_link_source,
 };
 
 /// Observes `forward` on the home rows of in-links.
@@ -66,9 +67,10 @@ impl Forward {
         Forward { tables }
     }
 
-    /// Reads for each target the holder at which its links must be placed. `None` if the target
-    /// is shown itself, or is no page of a cluster.
-    async fn holders(&self, tx: &Transaction, urls: &[&String]) -> Result<Vec<Option<String>>> {
+    /// Reads for each target the cluster at which its links must be placed. `None` if the target
+    /// is shown itself, or is no page of a cluster. Has the rows of these clusters say that they
+    /// hold in-links.
+    async fn holders(&self, tx: &mut Transaction, urls: &[&String]) -> Result<Vec<Option<String>>> {
         let rows: Vec<RowKey> = urls.iter().map(|url| url.as_str().into()).collect();
         let members = tx.get_many(&self.tables.documents, &rows, [&MEMBER]).await?;
         let mut clusters = Vec::with_capacity(urls.len());
@@ -77,11 +79,16 @@ impl Forward {
         }
         let ids: Vec<ClusterId> = clusters.iter().flatten().copied().collect();
         let mut shown = self.tables.shown_of(tx, &ids).await?.into_iter();
-        let holders = urls.iter().zip(clusters).map(|(url, cluster)| {
-            let id = cluster?;
-            (shown.next().flatten().as_ref() != Some(*url)).then(|| id.holder())
-        });
-        Ok(holders.collect())
+        let mut holders = Vec::with_capacity(urls.len());
+        for (url, cluster) in urls.iter().zip(clusters) {
+            let of = cluster.and_then(|id| Some((id, shown.next()?)));
+            let of = of.filter(|(_, row)| row.shown.as_ref() != Some(*url));
+            if let Some((id, _)) = of.as_ref().filter(|(_, row)| !row.holds) {
+                tx.set(&self.tables.clusters, id.row(), &HOLDS, "")?;
+            }
+            holders.push(of.map(|(id, _)| id.holder()));
+        }
+        Ok(holders)
     }
 
     /// Reads the links and the holder that a row has.

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::try_join;
 use percolator::{Change, Observer, Result, Transaction};
 
 use super::row_url::row_url;
@@ -37,8 +38,11 @@ impl Observer for PlaceLinks {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let source = row_url(change)?;
         let Change { table, row, .. } = change;
-        let wanted: Links = decode(tx.get(table, row, &LINKS).await?)?.unwrap_or_default();
-        let placed: Option<Links> = decode(tx.get(table, row, &LINKED).await?)?;
+        // A store behind a network answers both reads at the same time.
+        let read = async |column| tx.get(table, row, column).await;
+        let (wanted, placed) = try_join(read(&LINKS), read(&LINKED)).await?;
+        let wanted: Links = decode(wanted)?.unwrap_or_default();
+        let placed: Option<Links> = decode(placed)?;
         let mut placed: BTreeMap<String, Vec<String>> =
             placed.unwrap_or_default().0.into_iter().collect();
         let wanted: BTreeMap<String, Vec<String>> = wanted.0.into_iter().collect();

@@ -6,12 +6,20 @@
 //! cluster without a shown page writes that row too: the page is shown, and no election is
 //! needed. Most clusters never have a second member, and cost nothing more.
 
-use percolator::{Result, RowKey, Transaction};
+use percolator::{Bytes, Result, RowKey, Transaction};
 
 use crate::records::{Member, decode, decode_rank, decode_url, encode};
 use crate::tables::{
-    ATTACH, ClusterId, ELECT, EXPORT_PAGE, MEMBER, PLACE, Place, RANK, SHOWN, SPREAD, Tables,
+    ATTACH, ClusterId, ELECT, EXPORT_PAGE, HOLDS, MEMBER, PLACE, Place, RANK, SHOWN, SPREAD, Tables,
 };
+
+/// The row of a cluster.
+pub(super) struct Shown {
+    /// The page that is shown for the cluster.
+    pub(super) shown: Option<String>,
+    /// Whether in-links were placed at the cluster.
+    pub(super) holds: bool,
+}
 
 impl Tables {
     /// Reads a page's record and its rank.
@@ -29,15 +37,15 @@ impl Tables {
         decode_url(tx.get(&self.clusters, id.row(), &SHOWN).await?)
     }
 
-    /// Reads which page is shown for each of some clusters, in order.
-    pub(super) async fn shown_of(
-        &self,
-        tx: &Transaction,
-        ids: &[ClusterId],
-    ) -> Result<Vec<Option<String>>> {
+    /// Reads the rows of some clusters, in order.
+    pub(super) async fn shown_of(&self, tx: &Transaction, ids: &[ClusterId]) -> Result<Vec<Shown>> {
         let rows: Vec<RowKey> = ids.iter().map(ClusterId::row).collect();
-        let shown = tx.get_many(&self.clusters, &rows, [&SHOWN]).await?;
-        shown.into_iter().flatten().map(decode_url).collect()
+        let cells = tx.get_many(&self.clusters, &rows, [&SHOWN, &HOLDS]).await?;
+        let of = |mut cells: Vec<Option<Bytes>>| {
+            let holds = cells.pop().flatten().is_some();
+            Ok(Shown { shown: decode_url(cells.pop().flatten())?, holds })
+        };
+        cells.into_iter().map(of).collect()
     }
 
     /// Takes a page out of its cluster. The caller must write `member`.

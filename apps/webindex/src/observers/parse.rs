@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures::future::try_join;
 use percolator::{Change, Observer, Result, Transaction};
 
 use super::row_url::row_url;
@@ -29,7 +30,11 @@ impl Observer for Parse {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let url = row_url(change)?;
         self.latency.observed(&url);
-        let content = tx.get(&change.table, &change.row, &CONTENT).await?;
+        let columns = [&PAGE, &KEYS, &LINKS];
+        // A store behind a network answers both reads at the same time.
+        let content = async { tx.get(&change.table, &change.row, &CONTENT).await };
+        let old = tx.get_row(&change.table, &change.row, columns);
+        let (content, old) = try_join(content, old).await?;
         let content = content.map(|stored| decode_content(&stored)).transpose()?;
         let parsed = content.map(|content| parse(&url, &content));
         let (page, keys, links) = match &parsed {
@@ -51,8 +56,6 @@ impl Observer for Parse {
         };
         // Write only the cells that differ: an unchanged page must not start further
         // observers.
-        let columns = [&PAGE, &KEYS, &LINKS];
-        let old = tx.get_row(&change.table, &change.row, columns).await?;
         let mut export = true;
         for ((column, old), new) in columns.into_iter().zip(old).zip([page, keys, links]) {
             if old == new {

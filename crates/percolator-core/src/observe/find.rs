@@ -21,12 +21,13 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::time::Duration;
 
-use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange};
+use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 
 use crate::mutants::{self, off};
 use crate::observe::context::Context;
 use crate::observe::elsewhere::rests;
-use crate::observe::handle::{Visit, visit};
+use crate::observe::handle::{Known, Visit, concerns, visit};
+use crate::observe::notified::notifications_of;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
 use crate::{Column, Result};
@@ -35,6 +36,11 @@ use crate::{Column, Result};
 /// the other, and meanwhile other workers handle some of them. The larger the page, the more
 /// of its end is out of date.
 const PAGE_ROWS: usize = 64;
+/// How many notifications of a page a scanner reads again at most at a time, from a store behind a
+/// network. Other workers handle many cells of a page while it is visited, and such cells are
+/// passed over quickly. After a cell that was still notified, the scanner reads the next one alone:
+/// that visit has taken time.
+const READ_AGAIN: usize = 8;
 /// How many pages of a table one pass reads while hints wait. Most cells on these pages have a
 /// hint and are skipped.
 const PAGES_BUSY: usize = 16;
@@ -216,44 +222,83 @@ async fn pass_page(
         places.remember(row.clone());
         visited.end = Bound::Included(row.clone());
     }
-    let (mut met, was_empty) = (false, page.rows.is_empty());
+    let was_empty = page.rows.is_empty();
     // Begin at a random row: workers that all begin at the first one would find one another at
     // each row.
     let first = context.random_below(page.rows.len().max(1));
     page.rows.rotate_left(first);
-    for row in &page.rows {
-        met = !visit_row(context, table, row, found).await?;
-        if met || context.is_stopping() {
-            break;
-        }
+    let cells = dirty_cells(context, table, &page.rows);
+    if !cells.is_empty() {
+        *found = true;
+        context.stir();
     }
+    let met = !visit_cells(context, &cells).await?;
     Ok(Walked { met, page: visited, was_empty, rest })
 }
 
-/// Visits the dirty cells of a row. Returns `false` if another worker is at the row.
-async fn visit_row(
-    context: &Context,
-    table: &Table,
-    row: &bigtable::Row,
-    found: &mut bool,
-) -> Result<bool> {
-    let notified = table.notified_row(&row.key)?;
-    for cell in &row.cells {
-        let column = Column::from_stored(cell.qualifier.clone());
-        let found_at = cell.timestamp;
-        let cell = Cell { table: table.clone(), row: notified.clone(), column };
-        if rests(context, &cell, found_at) {
-            continue;
+/// A notified cell, and the newest version of its notification that the scan has found.
+struct Dirty {
+    cell: Cell,
+    found: Timestamp,
+}
+
+/// The cells of a page that do not rest.
+fn dirty_cells(context: &Context, table: &Table, rows: &[bigtable::Row]) -> Vec<Dirty> {
+    let mut dirty = Vec::new();
+    for row in rows {
+        let notified = match table.notified_row(&row.key) {
+            Ok(notified) => notified,
+            Err(error) => {
+                context.report(&error);
+                continue;
+            }
+        };
+        for found in &row.cells {
+            let column = Column::from_stored(found.qualifier.clone());
+            let cell = Cell { table: table.clone(), row: notified.clone(), column };
+            if !rests(context, &cell, found.timestamp) {
+                dirty.push(Dirty { cell, found: found.timestamp });
+            }
         }
-        *found = true;
-        context.stir();
-        if context.hints.is_waiting(&cell) {
-            continue;
-        }
-        // The observer already has as many runs as it may have.
-        let Some(_run) = context.hints.enter(&cell) else { continue };
-        if visit(context, &cell, None).await? == Visit::Met {
-            return Ok(false);
+    }
+    dirty
+}
+
+/// Whether a scanner should visit a cell now.
+fn is_due(context: &Context, Dirty { cell, found }: &Dirty) -> bool {
+    concerns(context, cell) && !context.hints.is_waiting(cell) && !rests(context, cell, *found)
+}
+
+/// Visits dirty cells, except those whose hint waits. Returns `false` if another worker is at a
+/// row.
+async fn visit_cells(context: &Context, dirty: &[Dirty]) -> Result<bool> {
+    let at_most = if context.shared.services().store.commits_rows() { 1 } else { READ_AGAIN };
+    let (mut next, mut at_once) = (0, 1);
+    while next < dirty.len() && !context.is_stopping() {
+        let begin = next;
+        next = dirty.len().min(begin + at_once);
+        at_once = at_most.min(2 * at_once);
+        // A column that has as many runs as it may have is passed over without a read.
+        let is_free = |n: &usize| context.hints.enter(&dirty[*n].cell).is_some();
+        let due = |n: &usize| is_due(context, &dirty[*n]) && is_free(n);
+        let due: Vec<usize> = (begin..next).filter(due).collect();
+        let cells: Vec<Cell> = due.iter().map(|n| dirty[*n].cell.clone()).collect();
+        for (n, seen) in due.into_iter().zip(notifications_of(&cells).await?) {
+            let cell = &dirty[n].cell;
+            context.stir();
+            if !is_due(context, &dirty[n]) {
+                continue;
+            }
+            let Some(_run) = context.hints.enter(cell) else { continue };
+            let was_notified = !seen.is_empty();
+            if visit(context, cell, Known::Read(seen)).await? == Visit::Met {
+                return Ok(false);
+            }
+            if was_notified {
+                // What was read of the cells behind it is out of date.
+                (next, at_once) = (n + 1, 1);
+                break;
+            }
         }
     }
     Ok(true)

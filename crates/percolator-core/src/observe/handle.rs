@@ -40,7 +40,7 @@ use crate::records::column::Cell;
 use crate::records::schema::Strength;
 use crate::runtime::Backoff;
 use crate::txn::begin::begin;
-use crate::txn::get::{Patience, read_acknowledged};
+use crate::txn::get::{Patience, Seen, read_acknowledged};
 use crate::txn::limits::leave_room;
 use crate::txn::rows::clear_seen;
 use crate::{Column, Error, Result, Transaction};
@@ -61,6 +61,15 @@ pub(super) enum Visit {
     Later(Duration),
 }
 
+/// The state of a cell's notification, as a worker knows it before its visit.
+pub(super) enum Known {
+    Nothing,
+    /// This process has written a notification with this timestamp.
+    Hinted(Timestamp),
+    /// The store has just returned these versions.
+    Read(Vec<Timestamp>),
+}
+
 /// How one observer's run ended.
 enum Ran {
     /// The observer has acknowledged, now or before, as of this timestamp.
@@ -75,27 +84,33 @@ enum Ran {
     Failed(Delay),
 }
 
-/// Visits a cell that may be dirty. `at` is the timestamp of a notification that this process
-/// has written there itself.
-pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>) -> Result<Visit> {
+/// Whether these workers have something to do at a notified cell.
+pub(super) fn concerns(context: &Context, cell: &Cell) -> bool {
+    context.observers_of(cell).is_some_and(|observers| !context.are_paused(&observers))
+}
+
+/// Visits a cell that may be dirty.
+pub(super) async fn visit(context: &Context, cell: &Cell, known: Known) -> Result<Visit> {
     let Some(observers) = context.observers_of(cell) else { return Ok(Visit::Done) };
     if context.are_paused(&observers) {
         return Ok(Visit::Done);
     }
-    if let (Some(at), [registration]) = (at, &*observers)
+    if let (Known::Hinted(at), [registration]) = (&known, &*observers)
         && may_be_hinted(&context.shared, cell, registration)
     {
         let Some(lock) = lock(context, of_row(&cell.table, &cell.row)).await? else {
             return Ok(Visit::Met);
         };
-        let visited = lock.during(run_hinted(context, cell, registration, at)).await?;
+        let visited = lock.during(run_hinted(context, cell, registration, *at)).await?;
         if let Some(visit) = visited {
             return Ok(visit);
         }
     }
-    let seen = match at.filter(|_| is_known(cell, &observers)) {
-        Some(at) => vec![at],
-        None => notifications(cell).await?,
+    let is_hinted = matches!(known, Known::Hinted(_));
+    let seen = match known {
+        Known::Hinted(at) if is_known(cell, &observers) => vec![at],
+        Known::Read(seen) => seen,
+        Known::Hinted(_) | Known::Nothing => notifications(cell).await?,
     };
     if seen.is_empty() {
         // Another process has handled the cell, or set it aside.
@@ -103,9 +118,10 @@ pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>)
         return Ok(Visit::Done);
     }
     let name = of_row(&cell.table, &cell.row);
-    let taken = match at {
-        Some(_) if !context.shared.services().store.commits_rows() => lock_later(context, name),
-        _ => lock(context, name).await?,
+    let taken = if is_hinted && !context.shared.services().store.commits_rows() {
+        lock_later(context, name)
+    } else {
+        lock(context, name).await?
     };
     let Some(lock) = taken else { return Ok(Visit::Met) };
     lock.during(run_all(context, cell, &observers, &seen, &lock)).await
@@ -449,8 +465,10 @@ pub(super) async fn acknowledge(
     }
     let changed = of(column);
     let dirty = changed.filter(|v| acked.is_none_or(|acked| v.commit_ts > acked));
-    // A deletion or a long value is left out: its value is not known yet.
-    tx.looked_at = changed.and_then(|v| Some((cell.clone(), v.value.clone()?)));
+    tx.looked_at = changed.filter(|v| !v.deleted).map(|v| {
+        let seen = v.value.clone().map_or(Seen::Apart(v.start_ts), Seen::Here);
+        (cell.clone(), seen)
+    });
     if dirty.is_some() && !off(mutants::NO_ACK) {
         let s = tx.start_ts().as_u64().to_be_bytes();
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s)))?;

@@ -37,7 +37,7 @@ use crate::records::lock::Kind;
 use crate::records::schema::{Observed, Strength};
 use crate::records::write::Write;
 use crate::shared::Shared;
-use crate::txn::get::glance;
+use crate::txn::get::{Seen, glance};
 use crate::txn::held::check_held;
 use crate::{Result, Transaction};
 
@@ -70,13 +70,14 @@ pub(super) fn acknowledge_hinted(
         return Ok(None);
     };
     check_held(&tx.shared, s)?;
-    let Write { kind, short_value, .. } = Write::of(record)?;
+    let Write { kind, short_value, start_ts, .. } = Write::of(record)?;
     let deleted = kind == Kind::Delete;
     if commit_ts != at || deleted && !off(mutants::DELETION_IS_HINTED) {
         return Ok(None);
     }
     // A long value is read when the observer asks for it.
-    tx.looked_at = short_value.map(|value| (cell.clone(), value));
+    let seen = short_value.map_or(Seen::Apart(start_ts), Seen::Here);
+    tx.looked_at = (!deleted).then(|| (cell.clone(), seen));
     if !off(mutants::NO_ACK) {
         let ack = Cell { column: column.ack_of(&observed.observer), ..cell.clone() };
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s.as_u64().to_be_bytes())))?;

@@ -9,13 +9,15 @@
 //! rolled back. A client that rolls the run forward leaves the notification, and a worker
 //! finds it stale.
 
-use bigtable::{ConditionalMutation, Limits, Selection, TimeRange, Timestamp};
+use std::collections::BTreeSet;
 
-use crate::Result;
+use bigtable::{ConditionalMutation, Limits, RowKey, Selection, TimeRange, Timestamp};
+
 use crate::records::column::Cell;
 use crate::records::layout::NOTIFY;
 use crate::txn::limits::in_requests;
 use crate::txn::rows;
+use crate::{Column, Result};
 
 /// Reads the versions of a cell's notification, newest first.
 pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
@@ -24,6 +26,23 @@ pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
     let key = cell.table.notify_key(&cell.row);
     let row = cell.table.notify_store().read_row(&key, &select).await?;
     Ok(row.cells.iter().map(|cell| cell.timestamp).collect())
+}
+
+/// Reads the versions of the notifications of several cells of one table, in one request.
+pub(crate) async fn notifications_of(cells: &[Cell]) -> Result<Vec<Vec<Timestamp>>> {
+    let Some(first) = cells.first() else { return Ok(Vec::new()) };
+    let mut select = Selection::default();
+    let columns: BTreeSet<&Column> = cells.iter().map(|cell| &cell.column).collect();
+    for column in columns {
+        select = select.column(NOTIFY, column.to_bytes(), TimeRange::ALL, u32::MAX);
+    }
+    let keys: Vec<RowKey> = cells.iter().map(|cell| cell.table.notify_key(&cell.row)).collect();
+    let rows = first.table.notify_store().read_rows(&keys, &select).await?;
+    let versions = cells.iter().zip(rows).map(|(cell, row)| {
+        let own = row.cells.iter().filter(|read| read.qualifier == *cell.column.as_bytes());
+        own.map(|read| read.timestamp).collect()
+    });
+    Ok(versions.collect())
 }
 
 /// Builds the requests that delete the seen versions of a notification, up to `bound`. There

@@ -14,7 +14,7 @@ use crate::observe::context::Context;
 use crate::observe::crew::Crew;
 use crate::observe::elsewhere::warn_of_missing;
 use crate::observe::find::{Places, pass};
-use crate::observe::handle::{Visit, visit};
+use crate::observe::handle::{Known, Visit, visit};
 use crate::observe::hints::Hint;
 use crate::observe::moved::peek_loop;
 use crate::observe::observer::{Registration, Runner};
@@ -170,7 +170,8 @@ async fn work_loop(context: Arc<Context>) {
 
 /// Visits the cell of a hint, and delays the hint if the cell cannot be handled now.
 async fn follow(context: &Arc<Context>, hint: Hint) {
-    match visit(context, &hint.cell, hint.at).await {
+    let known = hint.at.map_or(Known::Nothing, Known::Hinted);
+    match visit(context, &hint.cell, known).await {
         Ok(Visit::Done) => {}
         // The other worker may have begun before this change, and not see it.
         Ok(Visit::Met) => {

@@ -35,6 +35,18 @@ pub(crate) struct Version {
     /// Whether the version is a deletion. A value may also be `None` because the caller did
     /// not want it.
     pub(crate) deleted: bool,
+    /// When the transaction that wrote it began. Its long value lies in `data` at this timestamp.
+    pub(crate) start_ts: Timestamp,
+}
+
+/// The value of a cell that a read has shown to be the newest at the reader's `s`.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen {
+    /// The value was in the write record.
+    Here(Bytes),
+    /// The value lies in `data`, at the timestamp at which its writer began. A read of it needs no
+    /// second look at locks and writes: the value of a committed write does not change.
+    Apart(Timestamp),
 }
 
 /// How a reader treats a lock whose owner lives.
@@ -249,30 +261,45 @@ pub(crate) async fn versions(
             commit_ts: cell.timestamp,
             value: write.short_value,
             deleted: write.kind == Kind::Delete,
+            start_ts: write.start_ts,
         });
     }
     if long.is_empty() {
         check_held(shared, s)?;
         return Ok(versions);
     }
+    let columns: Vec<(&Column, Timestamp)> =
+        long.iter().map(|(index, start_ts)| (&versions[*index].column, *start_ts)).collect();
+    let values = long_values(shared, table, &row.key, &columns, s).await?;
+    for ((index, _), value) in long.iter().zip(values) {
+        versions[*index].value = Some(value);
+    }
+    Ok(versions)
+}
+
+/// Reads long values from `data`, each at the timestamp at which its writer began.
+pub(crate) async fn long_values(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    columns: &[(&Column, Timestamp)],
+    s: Timestamp,
+) -> Result<Vec<Bytes>> {
     let mut select = Selection::default();
     if !off(mutants::LONG_VALUE_BELOW_FLOOR) {
         select = select.above(s);
     }
-    for (index, start_ts) in &long {
-        let column = versions[*index].column.to_bytes();
-        select = select.column(DATA, column, TimeRange::at(*start_ts), 1);
+    for (column, start_ts) in columns {
+        select = select.column(DATA, column.to_bytes(), TimeRange::at(*start_ts), 1);
     }
     shared.counters().reads.bump();
-    let data = table.store().read_row(&row.key, &select).await.map_err(too_old)?;
+    let data = table.store().read_row(row, &select).await.map_err(too_old)?;
     check_held(shared, s)?;
-    for (index, _) in long {
-        let version = &mut versions[index];
-        let cell = data.newest(&DATA, version.column.as_bytes());
-        let missing = || Error::Corrupt { record: "data", bytes: version.column.to_bytes() };
-        version.value = Some(cell.ok_or_else(missing)?.value.clone());
-    }
-    Ok(versions)
+    let value = |(column, _): &(&Column, Timestamp)| {
+        let missing = || Error::Corrupt { record: "data", bytes: column.to_bytes() };
+        Ok(data.newest(&DATA, column.as_bytes()).ok_or_else(missing)?.value.clone())
+    };
+    columns.iter().map(value).collect()
 }
 
 /// Handles the locks that a read finds, until they are gone or the reader's patience ends.

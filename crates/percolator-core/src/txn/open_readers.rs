@@ -112,7 +112,7 @@ impl Slots {
     /// has `at` itself. Returns an error if `at` has lapsed for one of them.
     fn asked(&self, at: Timestamp) -> Result<Option<Duration>, Lapsed> {
         let here = self.iter().filter(|entry| entry.at == at);
-        // One that has lapsed comes first.
+        // A lapsed entry comes first.
         match here.map(|entry| (!entry.lapsed, entry.asked)).min() {
             Some((false, _)) => Err(Lapsed),
             earliest => Ok(earliest.and_then(|(_, asked)| asked)),

@@ -17,7 +17,7 @@ use crate::records::schema::Strength;
 use crate::records::value::Value;
 use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
-use crate::txn::get::{Patience, read_cell, read_rows, selection};
+use crate::txn::get::{Patience, Seen, long_values, read_cell, read_rows, selection};
 use crate::txn::open_readers::Open;
 use crate::txn::predictor::Cache;
 use crate::txn::read_ahead::read_ahead;
@@ -66,7 +66,7 @@ pub struct Transaction {
     /// [`RowPlan`](crate::txn::plan::RowPlan)).
     pub(crate) handled: Vec<Mutation>,
     /// If the transaction runs an observer, the changed cell and its value.
-    pub(crate) looked_at: Option<(Cell, Bytes)>,
+    pub(crate) looked_at: Option<(Cell, Seen)>,
     /// The workers that run an observer in this transaction.
     pub(crate) crew: Option<Arc<Crew>>,
     /// Keeps the safe point at or below `start_ts`. Commit moves it to the plan.
@@ -200,9 +200,11 @@ impl Transaction {
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
         }
-        if let Some((cell, value)) = &self.looked_at
-            && (&cell.table, &cell.row, &cell.column) == (table, &row, column)
-        {
+        let looked_at = self
+            .looked_at
+            .as_ref()
+            .filter(|(cell, _)| (&cell.table, &cell.row, &cell.column) == (table, &row, column));
+        if let Some((_, Seen::Here(value))) = looked_at {
             self.shared.counters().reads_saved.bump();
             return Ok(Some(value.clone()));
         }
@@ -210,6 +212,12 @@ impl Transaction {
             let at = (table.clone(), row);
             let read = read_ahead(&self.shared, &self.cache, at, column, self.start_ts());
             return Box::pin(read).await;
+        }
+        if let Some((_, Seen::Apart(start_ts))) = looked_at {
+            self.shared.counters().reads_saved.bump();
+            let (shared, at) = (&self.shared, [(column, *start_ts)]);
+            let values = long_values(shared, table, &row, &at, self.start_ts());
+            return Ok(Box::pin(values).await?.pop());
         }
         read_cell(&self.shared, table, &row, column, self.start_ts()).await
     }

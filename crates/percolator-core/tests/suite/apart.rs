@@ -3,13 +3,17 @@
 //! placements.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bigtable::Store;
-use bigtable::layer::StoreLayer;
-use percolator_core::{Client, Error, Options, RowKey, Services, Table};
+use bigtable::layer::{StoreLayer, TableLayer};
+use bigtable::{Page, PageLimit, Row, RowRange, Selection, Store};
+use futures::lock::Mutex;
+use percolator_core::{
+    Client, Error, Options, Registration, RowKey, Services, Table, WorkerOptions, Workers,
+};
 
-use crate::faults::{Fault, FaultyStore, NOTIFY, Op};
+use crate::faults::{Fault, FaultyStore, NOTIFY, NOTIFY_TABLE, Op};
 use crate::notifications::{COUNT, observe, register};
 use crate::stores::FLOOR;
 use crate::world::{
@@ -237,6 +241,118 @@ fn a_client_that_opens_a_database_later_notifies_where_its_notifications_lie() {
         for row in ["mine", "theirs"] {
             assert_eq!(count(&client, &table, row).await.as_deref(), Some("1"));
         }
+        workers.stop().await;
+    });
+}
+
+/// Counts the requests that read named rows of notifications, and holds back the pages of scans
+/// while a test has the lock.
+#[derive(Debug, Default)]
+struct Gate {
+    reads: AtomicUsize,
+    pages: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Gated(Arc<FaultyStore>, Arc<Gate>);
+
+#[derive(Debug)]
+struct GatedTable(Arc<dyn bigtable::Table>, Arc<Gate>);
+
+impl StoreLayer for Gated {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn table(&self, table: Arc<dyn bigtable::Table>) -> Arc<dyn bigtable::Table> {
+        if !table.name().starts_with(NOTIFY_TABLE) {
+            return table;
+        }
+        Arc::new(GatedTable(table, self.1.clone()))
+    }
+}
+
+impl TableLayer for GatedTable {
+    fn inner(&self) -> &dyn bigtable::Table {
+        &*self.0
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> bigtable::Result<Row> {
+        self.1.reads.fetch_add(1, Ordering::Relaxed);
+        self.0.read_row(row, select).await
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> bigtable::Result<Vec<Row>> {
+        self.1.reads.fetch_add(1, Ordering::Relaxed);
+        self.0.read_rows(rows, select).await
+    }
+
+    async fn scan(
+        &self,
+        range: &RowRange,
+        select: &Selection,
+        limit: PageLimit,
+    ) -> bigtable::Result<Page> {
+        let page = self.0.scan(range, select, limit).await;
+        drop(self.1.pages.lock().await);
+        page
+    }
+}
+
+/// Starts one worker of a client that learns of changes only by scanning.
+async fn scanning(world: &World, like: &Client, gate: &Arc<Gate>) -> (Client, Workers) {
+    let store = Arc::new(Gated(world.store.clone(), gate.clone()));
+    let services = Services { store, ..like.services().clone() };
+    let client = Client::open(services, Options::default()).await.unwrap();
+    let options = WorkerOptions { threads: 1, ..WorkerOptions::default() };
+    let registration = Registration::strong("o", "t", &BAL, counting(COUNT));
+    let workers = client.observe(vec![registration], options).await.unwrap();
+    (client, workers)
+}
+
+#[test]
+fn a_scanner_passes_over_what_others_have_handled_eight_cells_at_a_time() {
+    run_apart(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        register(&client, "o").await;
+        for n in 0..64 {
+            set(&client, &table, &[(&format!("r{n:02}"), "1")]).await;
+        }
+        let gate = Arc::new(Gate::default());
+        let held = gate.pages.lock().await;
+        let (worker, workers) = scanning(&world, &client, &gate).await;
+        world.sleep_ms(1_000).await;
+        let others = observe(&client, "o", counting(COUNT)).await;
+        idle(&client).await;
+        others.stop().await;
+        drop(held);
+        world.sleep_ms(1_000).await;
+        assert_eq!(worker.stats().observer_runs, 0);
+        // 1 + 2 + 4 + 7 * 8 + 1 cells.
+        let reads = gate.reads.load(Ordering::Relaxed);
+        assert!((8..=11).contains(&reads), "{reads} requests for 64 notifications");
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn a_scanner_reads_each_cell_again_right_before_it_runs_an_observer_there() {
+    run_apart(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        register(&client, "o").await;
+        for n in 0..64 {
+            set(&client, &table, &[(&format!("r{n:02}"), "1")]).await;
+        }
+        let gate = Arc::new(Gate::default());
+        let (worker, workers) = scanning(&world, &client, &gate).await;
+        idle(&client).await;
+        for n in 0..64 {
+            assert_eq!(count(&client, &table, &format!("r{n:02}")).await.as_deref(), Some("1"));
+        }
+        assert_eq!(worker.stats().observer_runs, 64);
+        assert!(gate.reads.load(Ordering::Relaxed) >= 64);
         workers.stop().await;
     });
 }

@@ -1,6 +1,6 @@
-//! Tests the upgrade of a store of layout 1, which is made from one of the present layout.
+//! Tests the upgrade of stores of layouts 1 and 2, which are made from one of the present layout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use percolator::WorkerOptions;
@@ -165,4 +165,72 @@ async fn a_store_of_layout_1_is_upgraded_when_it_is_opened() {
     assert!(is_current(&db, &index.tables).await.unwrap());
     index.stop().await;
     assert!(open(&db, search.path()).await.upgrade.is_none());
+}
+
+/// The clusters at which in-links are placed.
+async fn holders(db: &Percolator, tables: &Tables) -> BTreeSet<ClusterId> {
+    let mut snapshot = db.snapshot().await.unwrap();
+    let links = scan_all(&mut snapshot, &tables.inlinks).await;
+    let rows = links.iter().filter_map(|(row, _)| LinkRow::parse(row));
+    rows.filter_map(|row| ClusterId::of_holder(&row.holder)).collect()
+}
+
+/// The clusters whose rows say that they hold in-links.
+async fn marked(db: &Percolator, tables: &Tables) -> BTreeSet<ClusterId> {
+    let mut snapshot = db.snapshot().await.unwrap();
+    let clusters = scan_all(&mut snapshot, &tables.clusters).await;
+    let marked = clusters.iter().filter(|(_, cells)| cells.contains_key(&HOLDS));
+    marked.filter_map(|(row, _)| ClusterId::of_row(row)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_layout_2_is_upgraded_when_it_is_opened() {
+    let (db, search) = (Percolator::in_memory().await.unwrap(), tempfile::tempdir().unwrap());
+    load(&db, search.path()).await;
+    let tables = Tables::open(&db).await.unwrap();
+    let holders = holders(&db, &tables).await;
+    assert!(!holders.is_empty(), "the site has duplicates with in-links");
+    // A cluster that has lost its in-links stays marked.
+    assert!(marked(&db, &tables).await.is_superset(&holders));
+    db.transact(async |mut tx| {
+        for cluster in marked(&db, &tables).await {
+            tx.delete(&tables.clusters, cluster.row(), &HOLDS)?;
+        }
+        tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, LAYOUT_2)
+    })
+    .await
+    .unwrap();
+    // An exporter without those cells would have left these pages' placed in-links out.
+    let begun = db.begin().await.unwrap();
+    let mut outdated = Vec::new();
+    for cluster in &holders {
+        let url = tables.shown(&begun, *cluster).await.unwrap().unwrap();
+        outdated.push(Update { url, seq: begun.start_ts().as_u64(), page: None });
+    }
+    drop(begun);
+    SearchIndex::open(search.path()).unwrap().apply(outdated).unwrap();
+
+    let index = open(&db, search.path()).await;
+    assert!(index.wait(None).await.unwrap().idle);
+    assert_eq!(marked(&db, &tables).await, holders);
+    let report = index.verify().await.unwrap();
+    assert!(report.is_ok(), "{:#?}", report.named);
+    // A missing mark is a difference, also while the search index still shows all anchors.
+    let unmarked = *holders.first().unwrap();
+    db.transact(async |mut tx| tx.delete(&tables.clusters, unmarked.row(), &HOLDS)).await.unwrap();
+    let report = index.verify().await.unwrap();
+    assert_eq!(report.differences, 1, "{:#?}", report.named);
+    index.stop().await;
+    assert!(open(&db, search.path()).await.upgrade.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_a_later_layout_is_refused() {
+    let (db, search) = (Percolator::in_memory().await.unwrap(), tempfile::tempdir().unwrap());
+    let tables = Tables::open(&db).await.unwrap();
+    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, "4"))
+        .await
+        .unwrap();
+    let refused = WebIndex::open(db, search.path(), WorkerOptions::default()).await.unwrap_err();
+    assert!(matches!(refused, Error::StoreLayout { .. }), "{refused}");
 }
