@@ -35,7 +35,8 @@ pub struct Options {
     pub write_buffer_bytes: u64,
     /// Bytes on disk that journals before the newest may reach. Then the oldest buffered cells
     /// are written out. This bounds the time to open the store after a crash, and the disk that
-    /// journals take. At least 64 MiB.
+    /// journals take. A journal without buffered cells is removed with one of the next writes, in
+    /// an idle store within a minute. At least 64 MiB.
     pub journal_bytes_max: u64,
     /// Bytes of memory for newest versions that were written or read recently, so that they
     /// are not looked up again. With zero, each write costs one more lookup, and readers look

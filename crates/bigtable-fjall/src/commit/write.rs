@@ -47,11 +47,10 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
         return Err(not_written(engine, &error));
     }
     let batch = Written { bytes, number, end: engine.db.visible_seqno(), calm };
-    match engine.journals().after(&batch) {
-        Ok(released) => engine.freeing.remove(released),
+    if let Err(error) = engine.journals().after(&batch) {
         // The batch itself is as durable as required. Stop writes: before the next batch the
         // engine is opened anew, and its journals get their names.
-        Err(error) => engine.stop(&fjall::Error::Io(error)),
+        engine.stop(&fjall::Error::Io(error));
     }
     engine.snapshots.forget();
     using(locked(&engine.recent), |recent| {

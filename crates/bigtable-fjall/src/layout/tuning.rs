@@ -1,6 +1,7 @@
 //! Tunes the engine: filters, blocks, file sizes, and merges.
 //!
-//! All files are compressed (ADR-21).
+//! The data blocks of all groups' files are compressed (ADR-21). The catalog's files, index blocks
+//! and filters are not.
 //!
 //! The indexes of files beyond the first level lie in blocks that the cache holds. Whole indexes
 //! would stay in memory for as long as their files, and would grow with the store.

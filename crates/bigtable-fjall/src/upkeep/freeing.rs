@@ -11,19 +11,26 @@
 //!
 //! So the store takes a reference to each buffer before it seals the buffer. This thread takes one
 //! to each list of files that it finds while the engine writes buffers out and merges. It drops a
-//! buffer when no other reference is left, and a list when the engine has dropped the list.
+//! buffer when no other reference is left, and a list when the engine has dropped the list. A
+//! reader that still uses an older list may then be its last holder, and delete the files itself.
 //!
 //! The thread starts with the first sealed buffer. Nothing announces the last reference, or a new
 //! list, so the thread looks for them. It looks soon after a buffer was sealed, and ever more
-//! rarely while nothing changes. In the end it drops all lists, because they keep files on disk.
+//! rarely while nothing changes. In a quiet store it keeps the lists that the engine keeps, which
+//! costs no space. The engine drops them when the next buffer is sealed, under the commit lock.
+//!
+//! The thread takes all messages before it deletes a file, and frees buffers first. While the disk
+//! is slower than the merges, messages wait, at most [`MESSAGES_MAX`]. Beyond that the callers
+//! remove journals, and the engine frees buffers and deletes merged files, as without this thread.
 //!
 //! Invariant: before the engine is closed, this thread has deleted its files, and has ended. An
 //! engine that is opened later may give the number of a deleted file to a new one.
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,6 +44,12 @@ use crate::waits::may_wait;
 /// The first pause between two looks. Each pause is twice the one before, up to the longest.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(10);
+/// The most messages that wait for the thread. Half of them are buffers: 32 buffers of 16 MiB take
+/// half a gigabyte.
+const MESSAGES_MAX: usize = 64;
+/// The most journals that the thread has taken from its messages and has not removed. With as many,
+/// it leaves further messages where they are.
+const REMOVALS_MAX: usize = 16;
 
 /// A reference to a write buffer of the engine.
 pub(crate) type Buffer = Arc<dyn Any + Send + Sync>;
@@ -50,7 +63,7 @@ pub(crate) struct Freeing {
 
 #[derive(Debug)]
 struct Thread {
-    messages: Sender<Message>,
+    messages: SyncSender<Message>,
     handle: JoinHandle<()>,
 }
 
@@ -78,25 +91,30 @@ impl Freeing {
     }
 
     fn send(&self, message: Message) {
-        // Without the thread, the caller frees and removes.
         let unsent = match self.thread.get_or_init(start) {
-            Some(thread) => thread.messages.send(message).err().map(|error| error.0),
-            None => Some(message),
+            Some(thread) => match thread.messages.try_send(message) {
+                Ok(()) => return,
+                Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => message,
+            },
+            None => message,
         };
-        if let Some(Message::Remove(file)) = unsent {
+        // The engine frees the buffer and deletes merged files. The caller removes the journal.
+        if let Message::Remove(file) = unsent {
             remove_file(&file);
         }
     }
+}
 
-    /// Ends the thread, after it has let go of everything. Called before the engine is closed.
-    pub(crate) fn stop(&mut self) {
+/// Ends the thread, after it has let go of everything.
+impl Drop for Freeing {
+    fn drop(&mut self) {
         if let Some(Some(Thread { messages, handle })) = self.thread.take() {
             may_wait("deleting replaced files");
             drop(messages);
             if off(mutants::DELETES_AFTER_CLOSING) {
                 return;
             }
-            // A panic of the thread has dropped what it held, too.
+            // The thread has reported a panic, and has dropped what it held.
             let _ = handle.join();
         }
     }
@@ -112,46 +130,108 @@ fn remove_file(file: &Path) {
 }
 
 fn start() -> Option<Thread> {
-    let (messages, received) = channel();
+    let (messages, received) = sync_channel(MESSAGES_MAX);
     let thread = std::thread::Builder::new().name("bigtable-free".to_owned());
-    let handle = thread.spawn(move || run(&received)).ok()?;
-    Some(Thread { messages, handle })
-}
-
-/// The thread. It ends when the engine drops its end of the channel.
-fn run(messages: &Receiver<Message>) {
-    let mut buffers: Vec<Buffer> = Vec::new();
-    let mut followed: Vec<Files> = Vec::new();
-    let mut pause = LOOK_EVERY;
-    loop {
-        let next = if buffers.is_empty() && followed.is_empty() {
-            messages.recv().map_err(RecvTimeoutError::from)
-        } else {
-            messages.recv_timeout(pause)
-        };
-        let mut changed = true;
-        match next {
-            Ok(Message::Buffer(buffer)) => buffers.push(buffer),
-            Ok(Message::Keyspace(keyspace)) => follow(&mut followed, keyspace),
-            Ok(Message::Remove(file)) => remove_file(&file),
-            Err(RecvTimeoutError::Timeout) => changed = false,
-            Err(RecvTimeoutError::Disconnected) => return,
+    let started = thread.spawn(move || {
+        if catch_unwind(AssertUnwindSafe(|| run(&received))).is_err() {
+            tracing::warn!(
+                target: "percolator::store", event = "freeing_ended",
+                "the thread that deletes replaced files has panicked: commits delete them until \
+                 the store is opened again, and take longer; report the message of the panic"
+            );
         }
-        // Nobody can take another reference to a buffer that only this thread refers to.
-        buffers.retain(|buffer| Arc::strong_count(buffer) > 1);
-        for files in &mut followed {
-            changed |= files.look();
+    });
+    match started {
+        Ok(handle) => Some(Thread { messages, handle }),
+        Err(error) => {
+            tracing::warn!(
+                target: "percolator::store", event = "freeing_not_started", %error,
+                "the thread that deletes replaced files could not be started: commits delete them \
+                 until the store is opened again, and take longer; look at the limit of threads"
+            );
+            None
         }
-        if pause == LOOK_EVERY_MAX && !changed {
-            followed.clear();
-        }
-        pause = if changed { LOOK_EVERY } else { LOOK_EVERY_MAX.min(pause * 2) };
     }
 }
 
-fn follow(followed: &mut Vec<Files>, keyspace: Keyspace) {
-    if followed.iter().all(|files| files.keyspace.tree.id() != keyspace.tree.id()) {
-        followed.push(Files { keyspace, lists: VecDeque::new() });
+/// The thread. It ends when the store drops its end of the channel.
+fn run(messages: &Receiver<Message>) {
+    let mut held = Held::new();
+    loop {
+        let mut changed = true;
+        if held.removals.is_empty() {
+            let next = match held.wait() {
+                None => messages.recv().map_err(RecvTimeoutError::from),
+                Some(pause) => messages.recv_timeout(pause),
+            };
+            match next {
+                Ok(message) => held.take(message),
+                Err(RecvTimeoutError::Timeout) => changed = false,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+        while held.removals.len() < REMOVALS_MAX
+            && let Ok(message) = messages.try_recv()
+        {
+            held.take(message);
+        }
+        held.look(changed);
+        // Messages may have come with a buffer to free, so the thread removes one file at a time.
+        if let Some(file) = held.removals.pop_front() {
+            remove_file(&file);
+        }
+    }
+}
+
+/// The references and the files that the thread has taken from its messages.
+struct Held {
+    /// After a look, the engine or a reader uses each of these, too.
+    buffers: Vec<Buffer>,
+    followed: Vec<Files>,
+    /// Journals that are to be removed.
+    removals: VecDeque<PathBuf>,
+    /// The time from the last look to the next one.
+    pause: Duration,
+}
+
+impl Held {
+    fn new() -> Self {
+        let (buffers, followed, removals) = Default::default();
+        Held { buffers, followed, removals, pause: LOOK_EVERY }
+    }
+
+    /// Returns the time until the next look, if there is anything to look for.
+    fn wait(&self) -> Option<Duration> {
+        (!self.buffers.is_empty() || !self.followed.is_empty()).then_some(self.pause)
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Buffer(buffer) => self.buffers.push(buffer),
+            Message::Keyspace(keyspace) => self.follow(keyspace),
+            Message::Remove(file) => self.removals.push_back(file),
+        }
+    }
+
+    fn follow(&mut self, keyspace: Keyspace) {
+        if self.followed.iter().all(|files| files.keyspace.tree.id() != keyspace.tree.id()) {
+            self.followed.push(Files { keyspace, lists: VecDeque::new() });
+        }
+    }
+
+    /// Drops buffers and lists that only this thread holds, and takes a reference to new lists.
+    fn look(&mut self, mut changed: bool) {
+        // Nobody can take another reference to a buffer that only this thread refers to.
+        self.buffers.retain(|buffer| Arc::strong_count(buffer) > 1);
+        for files in &mut self.followed {
+            changed |= files.look();
+        }
+        if self.pause == LOOK_EVERY_MAX && !changed {
+            // The engine has one list of each other keyspace, and makes the next one after a seal
+            // or a merge, which names the keyspace again.
+            self.followed.retain(|files| files.lists.len() > 1);
+        }
+        self.pause = if changed { LOOK_EVERY } else { LOOK_EVERY_MAX.min(self.pause * 2) };
     }
 }
 
@@ -183,6 +263,7 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::mpsc::{Sender, channel};
     use std::thread;
     use std::time::Duration;
@@ -193,7 +274,8 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
-    use crate::held::wait_until;
+    use crate::engine::Engine;
+    use crate::held::{deleters, wait_until};
     use crate::upkeep::seal::seal;
     use crate::{FjallStore, Options};
 
@@ -226,6 +308,66 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_is_freed_before_the_files_that_were_named_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let freeing = Freeing::default();
+        let held = Gated::send(&freeing, LONGEST);
+        let files: Vec<_> = (1..REMOVALS_MAX).map(|n| dir.path().join(n.to_string())).collect();
+        files.iter().for_each(|file| std::fs::write(file, "an old journal").unwrap());
+        freeing.remove(files.clone());
+        let (dropped, drops) = channel();
+        let left = files.clone();
+        let count = move || left.iter().filter(|file| file.exists()).count();
+        freeing.free(Arc::new(OnDrop(Box::new(move || dropped.send(count()).unwrap()))));
+        held.release();
+        assert_eq!(drops.recv_timeout(LONGEST).unwrap(), files.len());
+        drop(freeing);
+        assert!(files.iter().all(|file| !file.exists()));
+    }
+
+    /// Calls a function when it is dropped.
+    struct OnDrop(Box<dyn Fn() + Send + Sync>);
+
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+
+    #[test]
+    fn a_caller_removes_files_while_too_many_messages_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("old");
+        let freeing = Freeing::default();
+        let held = Gated::send(&freeing, LONGEST);
+        for _ in 0..=MESSAGES_MAX {
+            assert!(!file.exists());
+            std::fs::write(&file, "an old journal").unwrap();
+            freeing.free(Arc::new(()));
+            freeing.remove(vec![file.clone()]);
+            if !file.exists() {
+                held.release();
+                return;
+            }
+            std::fs::remove_file(&file).unwrap();
+        }
+        panic!("more than {MESSAGES_MAX} messages wait");
+    }
+
+    #[test]
+    fn a_caller_removes_files_when_the_thread_has_panicked() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("old");
+        std::fs::write(&file, "an old journal").unwrap();
+        let freeing = Freeing::default();
+        freeing.free(Arc::new(OnDrop(Box::new(|| panic!("by test")))));
+        let thread = || freeing.thread.get().and_then(Option::as_ref).unwrap();
+        wait_until("the thread has ended", || thread().handle.is_finished());
+        freeing.remove(vec![file.clone()]);
+        assert!(!file.exists());
+    }
+
+    #[test]
     fn a_sealed_buffer_is_held_until_the_engine_lets_it_go() {
         let dir = tempfile::tempdir().unwrap();
         let store = FjallStore::open(dir.path(), Options::default()).unwrap();
@@ -255,37 +397,71 @@ mod tests {
     }
 
     #[test]
-    fn files_that_a_merge_replaced_are_deleted_when_the_thread_looks() {
+    fn the_list_before_a_merge_is_held_however_long_the_store_is_quiet() {
         let dir = tempfile::tempdir().unwrap();
+        let store = FjallStore::open(dir.path(), Options::default()).unwrap();
+        let groups = vec![LocalityGroup::on_disk("cells", Layout::Versions)];
+        let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
+        let keyspace = table.opened().1.groups[0].cells.clone();
+        // The store's own thread does not learn of these buffers.
+        let write_out = || {
+            let cells = Family::from_static("cells");
+            let cell = Mutation::set(cells, "q", Timestamp::ZERO, "value");
+            block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
+            assert!(keyspace.rotate_memtable().unwrap());
+            wait_until("the buffer is written out", || keyspace.sealed_memtable_count() == 0);
+        };
+        let mut held = Held::new();
+        let become_quiet = |held: &mut Held| {
+            while held.pause < LOOK_EVERY_MAX {
+                held.look(false);
+            }
+            held.look(false);
+        };
+        held.take(Message::Keyspace(keyspace.clone()));
+        let newest = || keyspace.tree.current_version().id();
+        let replaced = loop {
+            write_out();
+            write_out();
+            held.look(true);
+            let known = held.followed[0].lists.back().unwrap().0;
+            let replaced = newest_run(&keyspace);
+            keyspace.major_compact().unwrap();
+            // A merge of the engine's own may have made a list in between.
+            if newest() == known + 1 {
+                break replaced;
+            }
+        };
+        become_quiet(&mut held);
+        assert_eq!(held.wait(), Some(LOOK_EVERY_MAX));
+        wait_until("the engine has dropped the list before the merge", || {
+            write_out();
+            keyspace.tree.version_free_list_len() <= 1
+        });
+        assert!(replaced.exists(), "the thread holds the list");
+        held.look(true);
+        wait_until("the file is deleted", || !replaced.exists());
+    }
+
+    #[test]
+    fn a_thread_of_the_store_deletes_files_that_a_merge_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(deleters(dir.path()).is_empty());
         let store = FjallStore::open(dir.path(), Options::default()).unwrap();
         let groups = vec![LocalityGroup::on_disk("cells", Layout::Versions)];
         let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
         let (engine, info) = table.opened();
         let keyspace = &info.groups[0].cells;
-        let write_out = || {
+        // The thread may look too late for the list before one merge, so there are several.
+        wait_until("the thread has deleted a file", || {
             let cells = Family::from_static("cells");
             let cell = Mutation::set(cells, "q", Timestamp::ZERO, "value");
             block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
             assert!(seal(&engine, keyspace));
             wait_until("the buffer is written out", || keyspace.sealed_memtable_count() == 0);
-        };
-        let mut files = Files { keyspace: keyspace.clone(), lists: VecDeque::new() };
-        write_out();
-        assert!(files.look(), "it knew no list");
-        assert!(!files.look());
-        let replaced = newest_run(keyspace);
-        write_out();
-        keyspace.major_compact().unwrap();
-        assert!(files.look(), "the merge has made a new list");
-        // The engine drops its old lists when it seals a buffer.
-        wait_until("the engine has dropped its old lists", || {
-            write_out();
-            keyspace.tree.version_free_list_len() <= 1
+            keyspace.major_compact().unwrap();
+            deleters(dir.path()).iter().any(|thread| thread == "bigtable-free")
         });
-        assert!(replaced.exists(), "the old list is held");
-        files.look();
-        wait_until("the file is deleted", || !replaced.exists());
-        assert!(newest_run(keyspace).exists());
     }
 
     /// The newest file of a keyspace.
@@ -294,30 +470,92 @@ mod tests {
         keyspace.path().join("tables").join(newest.to_string())
     }
 
-    /// Takes a while to be dropped, and then sends a message.
-    struct Slow(Sender<()>);
+    /// A buffer whose freeing takes until a message comes, or for a time.
+    struct Gated {
+        messages: Mutex<Receiver<()>>,
+        longest: Duration,
+        dropping: Sender<()>,
+        dropped: Sender<()>,
+    }
 
-    impl Drop for Slow {
-        fn drop(&mut self) {
-            thread::sleep(Duration::from_millis(200));
-            self.0.send(()).unwrap();
+    /// Holds the thread that frees a gated buffer.
+    struct Gate {
+        messages: Sender<()>,
+        drops: Receiver<()>,
+    }
+
+    impl Gated {
+        /// Sends a gated buffer to the thread, and waits until the thread frees it.
+        fn send(freeing: &Freeing, longest: Duration) -> Gate {
+            let ((send, messages), (dropping, is_dropping), (dropped, drops)) =
+                (channel(), channel(), channel());
+            let messages = Mutex::new(messages);
+            freeing.free(Arc::new(Gated { messages, longest, dropping, dropped }));
+            is_dropping.recv_timeout(LONGEST).unwrap();
+            Gate { messages: send, drops }
         }
     }
+
+    impl Gate {
+        fn is_freed(&self) -> bool {
+            self.drops.try_recv().is_ok()
+        }
+
+        fn release(&self) {
+            // The buffer may be gone after its longest time.
+            let _ = self.messages.send(());
+        }
+    }
+
+    impl Drop for Gated {
+        fn drop(&mut self) {
+            self.dropping.send(()).unwrap();
+            let _ = self.messages.lock().unwrap().recv_timeout(self.longest);
+            // The test that waited may have failed.
+            let _ = self.dropped.send(());
+        }
+    }
+
+    /// The engine of a store, without the store.
+    fn engine_of(store: FjallStore) -> Arc<Engine> {
+        let groups = vec![LocalityGroup::on_disk("cells", Layout::Versions)];
+        let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
+        table.opened().0
+    }
+
+    /// The time for which the thread is busy while its store closes.
+    const BUSY: Duration = Duration::from_secs(3);
 
     #[test]
     fn h63_a_closed_store_deletes_no_file() {
         crate::mutants::switch_off_named_mutant();
         let dir = tempfile::tempdir().unwrap();
         let store = FjallStore::open(dir.path(), Options::default()).unwrap();
-        let groups = vec![LocalityGroup::on_disk("cells", Layout::Versions)];
-        let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
-        let (engine, info) = table.opened();
-        let (old, (dropped, drops)) = (dir.path().join("old"), channel());
+        let engine = engine_of(store);
+        let old = dir.path().join("old");
         std::fs::write(&old, "an old journal").unwrap();
-        engine.freeing.free(Arc::new(Slow(dropped)));
+        let gate = Gated::send(&engine.freeing, BUSY);
         engine.freeing.remove(vec![old.clone()]);
-        drop((engine, info, table, store));
-        assert!(drops.try_recv().is_ok(), "the store is closed, and holds a buffer or a list");
+        drop(engine);
+        // The gate opens only now, so the thread has freed the buffer only if the store waited.
+        assert!(gate.is_freed(), "the store is closed, and holds a buffer or a list");
         assert!(!old.exists(), "the store is closed, and has a file to remove");
+        gate.release();
+    }
+
+    #[test]
+    fn the_thread_has_ended_even_if_closing_panics() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FjallStore::open(dir.path(), Options::default()).unwrap();
+        let engine = engine_of(store);
+        let panics = |what: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(what)).is_err();
+        assert!(panics(&mut || {
+            let _journals = engine.journals();
+            panic!("by test");
+        }));
+        let gate = Gated::send(&engine.freeing, BUSY);
+        let mut engine = Some(engine);
+        assert!(panics(&mut || drop(engine.take())), "closing needs the journals");
+        assert!(gate.is_freed(), "the store is closed, and holds a buffer or a list");
     }
 }

@@ -15,9 +15,8 @@
 //! * A second name is removed after the inventory no longer lists the journal. Before that, the
 //!   first name was removed while the store was open. The engine removed it, or a closing that
 //!   left an empty journal. With the second name the file's space is freed, which takes a tenth of
-//!   a second on a busy disk. So the caller of [`after`](Journals::after) and
-//!   [`release`](Journals::release) leaves the removal to a thread (`freeing.rs`). An opening
-//!   removes the names that a crash left.
+//!   a second on a busy disk. So the caller of [`release`](Journals::release) leaves the removal to
+//!   a thread (`freeing.rs`). An opening removes the names that a crash left.
 //! * The store is marked (`opening/unsynced.rs`) before its first batch without a sync.
 
 use std::fs::File;
@@ -177,25 +176,22 @@ impl Journals {
         Ok(())
     }
 
-    /// Follows a batch that was written. Called before any caller is answered. Returns the files
-    /// that nothing needs any more.
-    pub(crate) fn after(&mut self, batch: &Written) -> io::Result<Vec<PathBuf>> {
+    /// Follows a batch that was written. Called before any caller is answered.
+    pub(crate) fn after(&mut self, batch: &Written) -> io::Result<()> {
         let Written { bytes, number, end, calm } = *batch;
         let batch = bytes + BATCH_BYTES;
         self.bytes += batch;
-        let mut released = Vec::new();
         self.reaches = if !calm && self.bytes > JOURNAL_BYTES_MIN && self.has_next() {
             self.sealed.push(Sealed { number: self.newest, bytes: self.bytes, end });
             self.grown = true;
             self.go_on()?;
-            released = self.release()?;
             // The batch may be in either journal.
             self.bytes = batch;
             None
         } else {
             Some(number)
         };
-        Ok(released)
+        Ok(())
     }
 
     /// Whether the engine has begun another journal.
@@ -227,16 +223,18 @@ impl Journals {
     /// Releases the journals that the engine has removed. Returns their second names, which are to
     /// be removed now.
     pub(crate) fn release(&mut self) -> io::Result<Vec<PathBuf>> {
-        may_wait("releasing journals");
         let freed = |number: &u64| !journal_file(&self.engine, *number).exists();
         let sealed = self.inventory.journals.range(..self.newest);
         let freed: Vec<u64> = sealed.map(|(number, _)| *number).take_while(freed).collect();
         if freed.is_empty() {
             return Ok(Vec::new());
         }
-        self.inventory.journals.retain(|number, _| !freed.contains(number));
+        may_wait("releasing journals");
+        let mut inventory = self.inventory.clone();
+        inventory.journals.retain(|number, _| !freed.contains(number));
+        inventory.write(&self.dir)?;
+        self.inventory = inventory;
         self.sealed.retain(|sealed| !freed.contains(&sealed.number));
-        self.inventory.write(&self.dir)?;
         let second = self.second();
         Ok(freed.iter().map(|number| journal_file(&second, *number)).collect())
     }
