@@ -37,6 +37,9 @@ const NO_PANIC: &str = "nothing panics while it holds this lock";
 
 /// An open store. Dropping it closes its journals (`upkeep/closing.rs`).
 pub(crate) struct Engine {
+    /// Frees sealed write buffers, and deletes files that merges have replaced. The first field, so
+    /// that its thread ends before the engine is closed.
+    pub(crate) freeing: Freeing,
     /// The store's directory, for error messages.
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
@@ -66,8 +69,6 @@ pub(crate) struct Engine {
     pub(crate) lead: Mutex<Lead>,
     /// Whether an unsynced batch takes only a short time.
     pub(crate) calm: Calm,
-    /// Frees sealed write buffers.
-    pub(crate) freeing: Freeing,
     pub(crate) queue: Queue<Task>,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.

@@ -1,9 +1,10 @@
 //! For tests: holds the engine's thread at chosen points while it writes a buffer out. The
-//! engine's log shows how far the thread is.
+//! engine's log shows how far the thread is, and which thread deletes a file.
 
 use std::cell::Cell;
-use std::sync::Once;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 const LONGEST: Duration = Duration::from_secs(120);
@@ -63,6 +64,20 @@ thread_local! {
     static WRITES_OUT: Cell<Option<&'static Held>> = const { Cell::new(None) };
 }
 
+/// The names of threads that deleted files of runs, each with the engine's message, which has the
+/// path.
+static DELETED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// The names of the threads that have deleted files of runs in this directory since the first
+/// call.
+pub(crate) fn deleters(dir: &Path) -> Vec<String> {
+    log_engine();
+    let dir = dir.display().to_string();
+    let deleted = DELETED.lock().unwrap();
+    let deleted = deleted.iter().filter(|(_, message)| message.contains(&dir));
+    deleted.map(|(thread, _)| thread.clone()).collect()
+}
+
 struct Log;
 
 impl log::Log for Log {
@@ -75,6 +90,11 @@ impl log::Log for Log {
             return;
         }
         let message = record.args().to_string();
+        if message.starts_with("Cleanup deleted table") {
+            let thread = std::thread::current().name().unwrap_or_default().to_owned();
+            DELETED.lock().unwrap().push((thread, message));
+            return;
+        }
         for held in [&SEALED, &CALM, &UNOPENED] {
             if message.starts_with(&format!("Flushing keyspace \"{}\"", held.keyspace)) {
                 WRITES_OUT.set(Some(held));
@@ -95,12 +115,16 @@ impl log::Log for Log {
 
 /// Holds the thread at these points until the result is dropped.
 pub(crate) fn hold(held: &'static Held) -> impl Drop {
+    log_engine();
+    Over(held)
+}
+
+fn log_engine() {
     static LOG: Once = Once::new();
     LOG.call_once(|| {
         log::set_boxed_logger(Box::new(Log)).unwrap();
         log::set_max_level(log::LevelFilter::Trace);
     });
-    Over(held)
 }
 
 struct Over(&'static Held);

@@ -27,6 +27,8 @@ bigtable::mutants! {
         by "h27_a_glance_misses_no_commit",
     GLANCE_BELOW_FLOOR "glance-below-floor" "H35"
         by "h35_a_glance_below_the_floor_is_refused",
+    DELETES_AFTER_CLOSING "deletes-after-closing" "H63"
+        by "h63_a_closed_store_deletes_no_file",
     RESTART_IS_FORGOTTEN "restart-is-forgotten" "H71"
         by "h71_every_opening_reports_a_restart_until_it_is_acknowledged",
 }

@@ -34,7 +34,9 @@ pub struct Options {
     /// The value at the store's creation also sets the size of its files.
     pub write_buffer_bytes: u64,
     /// Bytes on disk that journals before the newest may reach. Then the oldest buffered cells
-    /// are written out. This bounds the time to open the store after a crash. At least 64 MiB.
+    /// are written out. This bounds the time to open the store after a crash, and the disk that
+    /// journals take. A journal without buffered cells is removed with one of the next writes, in
+    /// an idle store within a minute. At least 64 MiB.
     pub journal_bytes_max: u64,
     /// Bytes of memory for newest versions that were written or read recently, so that they
     /// are not looked up again. With zero, each write costs one more lookup, and readers look
@@ -63,7 +65,7 @@ impl Default for Options {
             durability: Durability::default(),
             cache_bytes: 128 << 20,
             write_buffer_bytes: 16 << 20,
-            journal_bytes_max: 256 << 20,
+            journal_bytes_max: 64 << 20,
             recent_bytes: 64 << 20,
             pack_versions_max: 8,
             pack_bytes_max: 512,

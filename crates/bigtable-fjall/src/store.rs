@@ -92,6 +92,9 @@ impl FjallStore {
     /// seconds, 60 at most. The next opening then has no journal to read. A store that is
     /// dropped without `close` loses nothing, but leaves its journal to the next opening.
     ///
+    /// The store also waits until the files that merges have replaced are deleted. A drop waits
+    /// for that, too.
+    ///
     /// This blocks for as long as the disk takes. In an async program, call it where blocking
     /// is allowed.
     ///

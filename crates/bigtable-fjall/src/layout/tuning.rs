@@ -1,5 +1,8 @@
 //! Tunes the engine: filters, blocks, file sizes, and merges.
 //!
+//! The data blocks of all groups' files are compressed (ADR-21). The catalog's files, index blocks
+//! and filters are not.
+//!
 //! The indexes of files beyond the first level lie in blocks that the cache holds. Whole indexes
 //! would stay in memory for as long as their files, and would grow with the store.
 
@@ -8,9 +11,10 @@ use std::sync::Arc;
 use bigtable::Layout;
 use fjall::compaction::Leveled;
 use fjall::config::{
-    BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy, PartitioningPolicy,
+    BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy,
+    PartitioningPolicy,
 };
-use fjall::{KeyspaceCreateOptions, KvSeparationOptions};
+use fjall::{CompressionType, KeyspaceCreateOptions, KvSeparationOptions};
 
 use crate::options::Options;
 
@@ -43,6 +47,9 @@ pub(crate) fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions 
         // Never full for the engine, because the committer seals full buffers (`seal.rs`).
         .max_memtable_size(u64::MAX)
         .compaction_strategy(Arc::new(all_levels(options)))
+        // The engine's default leaves the first two levels uncompressed. A store of a few hundred
+        // megabytes has no other levels, and files move from level to level as they are.
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         // In large files the index is stored in blocks, and the cache holds the blocks that
         // are read. A whole index would stay in memory, so memory would grow with the store.
         .index_block_partitioning_policy(PartitioningPolicy::new([false, true]))
@@ -86,4 +93,39 @@ pub(crate) fn first_level(options: &Options) -> Leveled {
 /// The size of a sorted run's file in a store that is created with these options.
 pub(crate) fn file_bytes(options: &Options) -> u64 {
     RUN_FILE_BUFFERS * options.write_buffer_bytes.clamp(1, WRITE_BUFFER_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bigtable::{Family, LocalityGroup, Mutation, RowMutation, Table, TableSchema, Timestamp};
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::FjallStore;
+    use crate::held::wait_until;
+    use crate::upkeep::seal::seal;
+
+    #[test]
+    fn a_new_run_is_compressed() {
+        const BYTES: usize = 1 << 20;
+        for layout in [Layout::Versions, Layout::NewestFirst] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = FjallStore::open(dir.path(), Options::default()).unwrap();
+            let groups = vec![LocalityGroup::on_disk("cells", layout)];
+            let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
+            let (engine, info) = table.opened();
+            let keyspace = &info.groups[0].cells;
+            for row in 0..BYTES / 1024 {
+                let family = Family::from_static("cells");
+                let cell = Mutation::set(family, "q", Timestamp::ZERO, vec![7; 1024]);
+                let row = RowMutation::new(row.to_string()).mutation(cell);
+                block_on(table.mutate_row(row)).unwrap();
+            }
+            assert!(seal(&engine, keyspace));
+            wait_until("the run is written", || keyspace.sealed_memtable_count() == 0);
+            let bytes = keyspace.disk_space() as usize;
+            assert!(bytes > 0, "{layout:?}: nothing was written");
+            assert!(bytes < BYTES / 4, "{layout:?}: {bytes} bytes");
+        }
+    }
 }

@@ -37,6 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 impl Drop for Engine {
     fn drop(&mut self) {
         close_journals(self, self.write_out_at_end.load(Ordering::Relaxed));
+        // Even if this panics, `freeing` is dropped next, and `db` after it.
     }
 }
 

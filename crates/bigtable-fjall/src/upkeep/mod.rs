@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! seal          seals a buffer            full     decides which buffers to seal
-//! freeing       frees sealed buffers on a thread of its own
+//! freeing       frees sealed buffers and deletes files on a thread of its own
 //! churn         how much of a buffer is superseded
 //! journals      the journals that the store must have
 //! old_journals  frees journals that are kept for a few cells

@@ -15,6 +15,7 @@
 //! how far it was written out. So each keyspace gets the removal of a key that never exists,
 //! which gives it a run.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use bigtable::Result;
@@ -27,7 +28,9 @@ use crate::failure::fault;
 use crate::layout::key::NO_KEY;
 use crate::upkeep::seal::{seal, writes_nothing_out};
 
-/// The least limit. With a lower one, the first journal would be freed as soon as it ends.
+/// The least limit, which is also the default. A journal ends soon after 64,000,000 bytes. So one
+/// journal of short batches stays below the limit, and two reach it. With a lower limit, each
+/// journal would be freed as soon as it ends.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// The time between two looks of the committer.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -70,13 +73,23 @@ pub(crate) fn look_for_journals(engine: &Engine, looks: &mut Looks) {
     if engine.db.journal_count() > 1 {
         let _ = free_journals(engine, u64::MAX);
     }
-    let _ = engine.journals().release();
+    let _ = release_journals(engine);
 }
 
-/// Frees the oldest journal, if journals take too many bytes. Does nothing while the engine
-/// writes a buffer out: further buffers would wait behind it, and the store would not be calm
-/// meanwhile.
+/// Frees the space of journals that the engine has removed. The caller holds the commit lock. After
+/// an error the journals stay until the next call.
+pub(super) fn release_journals(engine: &Engine) -> io::Result<()> {
+    let released = engine.journals().release()?;
+    engine.freeing.remove(released);
+    Ok(())
+}
+
+/// Releases the journals that the engine has removed, and frees the oldest one, if journals take
+/// too many bytes. Frees nothing while the engine writes a buffer out: further buffers would wait
+/// behind it, and the store would not be calm meanwhile.
 pub(crate) fn limit_journals(engine: &Engine, lead: &Lead) {
+    // The error is ignored here, because the next call finds the same error.
+    let _ = release_journals(engine);
     if !writes_nothing_out(&engine.db, lead) {
         return;
     }
@@ -116,16 +129,21 @@ fn keeps_journals(keyspace: &Keyspace, end: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::atomic::Ordering;
+
     use bigtable::{
-        Family, Layout, LocalityGroup, Mutation, RowMutation, Table, TableSchema, Timestamp,
+        Family, Layout, LocalityGroup, Mutation, RowMutation, Store, Table, TableSchema, Timestamp,
     };
     use futures::executor::block_on;
     use xxhash_rust::xxh3::xxh3_64_with_seed;
 
     use super::*;
-    use crate::{Durability, FjallStore, Options};
+    use crate::held::wait_until;
+    use crate::opening::JOURNALS_DIR;
+    use crate::{Durability, FjallStore, FjallTable, Options};
 
-    const LONGEST: Duration = Duration::from_secs(120);
     const VALUE_BYTES: u64 = 1 << 20;
 
     /// A value of bytes that do not repeat, so that compression does not shorten the journal.
@@ -134,12 +152,11 @@ mod tests {
         (0..VALUE_BYTES / 8).flat_map(part).collect()
     }
 
-    #[test]
-    fn a_journal_that_is_kept_for_one_cell_is_freed_while_the_store_is_open() {
-        let dir = tempfile::tempdir().unwrap();
+    /// A store with two journals. Only the buffer of the first group keeps the first journal.
+    fn open_with_two_journals(dir: &Path) -> (FjallStore, FjallTable) {
         let options = Options { durability: Durability::Buffered, ..Options::default() };
         let options = Options { write_buffer_bytes: 4 << 20, ..options };
-        let store = FjallStore::open(dir.path(), options).unwrap();
+        let store = FjallStore::open(dir, options).unwrap();
         let groups = ["quiet", "busy"].map(|name| LocalityGroup::on_disk(name, Layout::Versions));
         let schema = TableSchema { groups: groups.to_vec() };
         let table = block_on(store.open_fjall_table("t", &schema)).unwrap();
@@ -157,21 +174,42 @@ mod tests {
             }
             write(Family::from_static("busy"), number, value(number));
         }
-        // The busy keyspace may write everything out; the quiet one still keeps the first
-        // journal.
-        let wait = |until: &dyn Fn() -> bool, what: &str| {
-            let begun = Instant::now();
-            while !until() {
-                assert!(begun.elapsed() < LONGEST, "{what}");
-                std::thread::yield_now();
-            }
-        };
-        wait(&|| engine.db.outstanding_flushes() == 0, "a buffer is not written out");
+        wait_until("all buffers are written out", || engine.db.outstanding_flushes() == 0);
         assert!(engine.db.journal_count() > 1, "nothing keeps it");
+        (store, table)
+    }
+
+    #[test]
+    fn giving_space_back_frees_a_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, table) = open_with_two_journals(dir.path());
+        let (engine, info) = table.opened();
+        // Leave only the quiet group's buffer.
+        for keyspace in [&engine.catalog.0, &info.groups[1].cells] {
+            seal(&engine, keyspace);
+            wait_until("it is written out", || keyspace.sealed_memtable_count() == 0);
+        }
+        assert!(engine.db.journal_count() > 1, "nothing keeps the first journal");
+        // As if so many cells of the quiet group had been removed.
+        info.groups[0].removed[0].fetch_add(1_000_000, Ordering::Relaxed);
+        block_on(store.reclaim()).unwrap();
+        let (inventory, _) = engine.journals().known();
+        assert_eq!(inventory.journals.len(), 1, "the old journal is not released");
+        wait_until("the old journal has no name", || second_names(dir.path()) == 1);
+    }
+
+    #[test]
+    fn a_journal_that_is_kept_for_one_cell_is_freed_while_the_store_is_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_store, table) = open_with_two_journals(dir.path());
+        let engine = &table.opened().0;
         let mut looks = Looks { next: Instant::now(), batches: engine.snapshots.batches() };
         look_for_journals(engine, &mut looks);
-        wait(&|| engine.db.journal_count() == 1, "the old journal is still there");
+        wait_until("the old journal is gone", || engine.db.journal_count() == 1);
         assert!(looks.due_in() > LOOK_EVERY / 2);
+        looks = Looks { next: Instant::now(), batches: engine.snapshots.batches() };
+        look_for_journals(engine, &mut looks);
+        wait_until("the old journal has no name", || second_names(dir.path()) == 1);
     }
 
     #[test]
@@ -185,7 +223,7 @@ mod tests {
             let groups = vec![LocalityGroup::on_disk(name, Layout::Versions)];
             block_on(store.open_fjall_table(name, &TableSchema { groups })).unwrap()
         };
-        let write = |table: &crate::FjallTable, family, value: Vec<u8>| {
+        let write = |table: &FjallTable, family, value: Vec<u8>| {
             let cell = Mutation::set(family, "q", Timestamp::ZERO, value);
             block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
         };
@@ -194,13 +232,24 @@ mod tests {
         let engine = &table.opened().0;
         // The engine removes the first journal when the closed table's buffer is written out.
         let first = engine.journals().newest();
+        let write_one = |number| write(&table, Family::from_static("busy"), value(number));
         let most = (0..400)
             .map(|number| {
-                write(&table, Family::from_static("busy"), value(number));
+                write_one(number);
                 engine.db.journal_count()
             })
             .max();
         assert!(engine.journals().newest() > first + 3, "too little was written");
         assert!(most <= Some(4), "{most:?} journals");
+        // The space of a journal is free only when its second name is gone, too.
+        wait_until("the removed journals have no second names", || {
+            write_one(0);
+            second_names(dir.path()) <= engine.db.journal_count()
+        });
+    }
+
+    /// The number of journals that take space.
+    fn second_names(dir: &Path) -> usize {
+        fs::read_dir(dir.join(JOURNALS_DIR)).unwrap().count()
     }
 }

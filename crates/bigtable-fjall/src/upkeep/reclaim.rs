@@ -29,6 +29,7 @@ use crate::engine::Engine;
 use crate::failure::fault::{self, Fault};
 use crate::layout::group::Group;
 use crate::layout::key::NO_KEY;
+use crate::upkeep::old_journals::release_journals;
 use crate::upkeep::seal::rotate;
 
 /// The least number of removed entries that makes a merge of a keyspace worthwhile.
@@ -128,6 +129,8 @@ impl Work {
         if self.is_stopping() {
             return Ok(true);
         }
+        // The buffer may have been written out long ago.
+        self.engine.freeing.follow(keyspace);
         keyspace.major_compact()?;
         if keyspace.is_kv_separated() && keyspace.fragmented_blob_bytes() > 0 {
             keyspace.major_compact()?;
@@ -156,8 +159,8 @@ impl Work {
         }
         merged.iter().for_each(|keyspace| self.wait_until_written(keyspace));
         let _lead = self.engine.wait_to_lead()?;
-        let released = self.engine.journals().release();
-        released.map_err(|e| fault::io(&self.engine.path, "giving space back", &e))
+        release_journals(&self.engine)
+            .map_err(|e| fault::io(&self.engine.path, "giving space back", &e))
     }
 
     /// Seals the buffer, so that the engine writes it out. The caller holds the commit lock.

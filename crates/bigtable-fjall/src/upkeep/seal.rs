@@ -67,6 +67,7 @@ pub(crate) fn rotate(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<bool
     let sealed = keyspace.rotate_memtable()?;
     if sealed {
         engine.freeing.free(buffer);
+        engine.freeing.follow(keyspace);
     }
     Ok(sealed)
 }
