@@ -108,6 +108,16 @@ async fn reads_at_different_timestamps_go_in_one_request() {
 }
 
 #[tokio::test]
+async fn a_read_of_rows_that_names_one_row_goes_together_with_others() {
+    let (script, table) = taking(4).await;
+    let (a, b, select) = (RowKey::from("a"), [RowKey::from("b")], up_to(1));
+    let (one, rows) = tokio::join!(table.read_row(&a, &select), table.read_rows(&b, &select));
+    assert!(is_found(&one, "a"), "{one:?}");
+    assert!(matches!(&rows, Ok(rows) if rows.len() == 1 && rows[0].key == b[0]), "{rows:?}");
+    assert_eq!(asked(&script), (vec![2], 0));
+}
+
+#[tokio::test]
 async fn without_a_delay_a_read_is_a_request_of_its_own() {
     let script = Script::default();
     script.play(|play| play.reads_max = 10);
