@@ -54,9 +54,21 @@ enum Kind {
     Canonical,
 }
 
+/// A layout of the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    One,
+    Two,
+    Present,
+}
+
 /// Whether the store has the present layout. An empty store is given the present layout. A layout
 /// of a later version is refused.
 pub(crate) async fn is_current(db: &Percolator, tables: &Tables) -> Result<bool, Error> {
+    Ok(layout(db, tables).await? == Layout::Present)
+}
+
+async fn layout(db: &Percolator, tables: &Tables) -> Result<Layout, Error> {
     let found = db
         .transact(async |mut tx| {
             if let Some(version) = tx.get(&tables.format, VERSION_ROW, &VERSION_COLUMN).await? {
@@ -71,8 +83,9 @@ pub(crate) async fn is_current(db: &Percolator, tables: &Tables) -> Result<bool,
         })
         .await?;
     match found.as_deref() {
-        Some(VERSION) => Ok(true),
-        None | Some(LAYOUT_2) => Ok(false),
+        Some(VERSION) => Ok(Layout::Present),
+        Some(LAYOUT_2) => Ok(Layout::Two),
+        None => Ok(Layout::One),
         Some(later) => Err(Error::StoreLayout {
             found: String::from_utf8_lossy(later).escape_debug().to_string(),
             expected: String::from_utf8_lossy(VERSION).into_owned(),
@@ -102,15 +115,11 @@ pub(crate) async fn start(
 
 async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     tracing::info!(target: "webindex::upgrade", event = "upgrading");
-    if is_current(db, tables).await? {
+    match layout(db, tables).await? {
         // Another worker has upgraded it.
-        return Ok(());
-    }
-    let begun = db.begin().await?;
-    let version = begun.get(&tables.format, VERSION_ROW, &VERSION_COLUMN).await?;
-    drop(begun);
-    if version.is_none() {
-        register_all(db, tables).await?;
+        Layout::Present => return Ok(()),
+        Layout::One => register_all(db, tables).await?,
+        Layout::Two => {}
     }
     // An interrupted upgrade of layout 1 may have left clusters of layout 2.
     mark_holders(db, tables).await?;

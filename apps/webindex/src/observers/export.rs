@@ -13,13 +13,13 @@ use percolator::admin::WeakClient;
 use percolator::observe::BatchObserver;
 use percolator::{Bytes, Change, Error, Result, RowKey, RowRange, Transaction};
 
-use super::membership::Shown;
+use super::membership::ClusterRow;
 use super::row_url::row_url;
 use crate::index::latency::Latency;
-use crate::records::{Member, Page, decode};
+use crate::records::{Page, decode};
 use crate::search::generations::Generation;
 use crate::search::{IndexedPage, Update};
-use crate::tables::{ClusterId, EXPORT_ANCHORS, LinkRow, MEMBER, PAGE, Tables, in_link_source};
+use crate::tables::{EXPORT_ANCHORS, LinkRow, MEMBER, PAGE, Tables, in_link_source};
 use crate::writer;
 
 /// The most distinct anchors that are indexed with a page, in order of bucket, target and
@@ -61,18 +61,18 @@ impl Exporter {
         &self,
         tx: &Transaction,
         page: Option<Bytes>,
-        cluster: Option<(ClusterId, Shown)>,
+        cluster: Option<ClusterRow>,
         url: &str,
     ) -> Result<State> {
         // A page that is not settled yet is exported later, once it is settled.
-        let Some((cluster, Shown { shown, holds })) = cluster else { return Ok(State::Nothing) };
+        let Some(ClusterRow { id, shown, holds }) = cluster else { return Ok(State::Nothing) };
         if shown.as_deref() != Some(url) {
             return Ok(State::Duplicate);
         }
         let Some(Page::Indexed { title, text, hyperlinks }) = decode(page)? else {
             return Ok(State::Nothing);
         };
-        let placed = holds.then(|| cluster.holder());
+        let placed = holds.then(|| id.holder());
         let anchors = anchors_of(tx, &self.tables, url, placed).await?;
         Ok(State::Shown(IndexedPage { title, text, hyperlinks, anchors }))
     }
@@ -103,7 +103,7 @@ impl Exporter {
                 members.push(of_page.pop().flatten());
                 pages.push(of_page.pop().flatten());
             }
-            let clusters = self.clusters(tx, members).await?;
+            let clusters = self.tables.clusters_of(tx, members).await?;
             let urls: Vec<String> = changes.iter().map(row_url).collect::<Result<_>>()?;
             let of = urls.iter().zip(pages).zip(clusters);
             let of = of.map(|((url, page), cluster)| self.state(tx, page, cluster, url));
@@ -111,21 +111,6 @@ impl Exporter {
             states.extend(urls.into_iter().zip(of));
         }
         Ok(states)
-    }
-
-    /// Reads the clusters of some pages, given their cells `member`, in order.
-    async fn clusters(
-        &self,
-        tx: &Transaction,
-        members: Vec<Option<Bytes>>,
-    ) -> Result<Vec<Option<(ClusterId, Shown)>>> {
-        let mut of_pages = Vec::with_capacity(members.len());
-        for member in members {
-            of_pages.push(decode::<Member>(member)?.and_then(|member| member.cluster()));
-        }
-        let ids: Vec<ClusterId> = of_pages.iter().flatten().copied().collect();
-        let mut shown = self.tables.shown_of(tx, &ids).await?.into_iter();
-        Ok(of_pages.into_iter().map(|id| Some((id?, shown.next()?))).collect())
     }
 
     /// Returns the update that a change makes necessary, if any.

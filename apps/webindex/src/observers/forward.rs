@@ -21,7 +21,7 @@ use percolator::observe::BatchObserver;
 use percolator::{Bytes, Change, Column, Error, Observer, Result, RowKey, RowRange, Transaction};
 
 use super::row_url::row_url;
-use crate::records::{Member, decode, decode_url};
+use crate::records::decode_url;
 use crate::tables::{
     ClusterId, EXPORT_ANCHORS, FORWARD, HOLDS, LinkRow, MEMBER, PLACED, RELAY, Tables,
     in_link_source,
@@ -73,20 +73,14 @@ impl Forward {
     async fn holders(&self, tx: &mut Transaction, urls: &[&String]) -> Result<Vec<Option<String>>> {
         let rows: Vec<RowKey> = urls.iter().map(|url| url.as_str().into()).collect();
         let members = tx.get_many(&self.tables.documents, &rows, [&MEMBER]).await?;
-        let mut clusters = Vec::with_capacity(urls.len());
-        for member in members.into_iter().flatten() {
-            clusters.push(decode::<Member>(member)?.and_then(|member| member.cluster()));
-        }
-        let ids: Vec<ClusterId> = clusters.iter().flatten().copied().collect();
-        let mut shown = self.tables.shown_of(tx, &ids).await?.into_iter();
+        let clusters = self.tables.clusters_of(tx, members.into_iter().flatten()).await?;
         let mut holders = Vec::with_capacity(urls.len());
         for (url, cluster) in urls.iter().zip(clusters) {
-            let of = cluster.and_then(|id| Some((id, shown.next()?)));
-            let of = of.filter(|(_, row)| row.shown.as_ref() != Some(*url));
-            if let Some((id, _)) = of.as_ref().filter(|(_, row)| !row.holds) {
-                tx.set(&self.tables.clusters, id.row(), &HOLDS, "")?;
+            let cluster = cluster.filter(|row| row.shown.as_ref() != Some(*url));
+            if let Some(row) = cluster.as_ref().filter(|row| !row.holds) {
+                tx.set(&self.tables.clusters, row.id.row(), &HOLDS, "")?;
             }
-            holders.push(of.map(|(id, _)| id.holder()));
+            holders.push(cluster.map(|row| row.id.holder()));
         }
         Ok(holders)
     }

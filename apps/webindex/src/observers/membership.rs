@@ -13,8 +13,9 @@ use crate::tables::{
     ATTACH, ClusterId, ELECT, EXPORT_PAGE, HOLDS, MEMBER, PLACE, Place, RANK, SHOWN, SPREAD, Tables,
 };
 
-/// The row of a cluster.
-pub(super) struct Shown {
+/// The row of a page's cluster.
+pub(super) struct ClusterRow {
+    pub(super) id: ClusterId,
     /// The page that is shown for the cluster.
     pub(super) shown: Option<String>,
     /// Whether in-links were placed at the cluster.
@@ -37,15 +38,27 @@ impl Tables {
         decode_url(tx.get(&self.clusters, id.row(), &SHOWN).await?)
     }
 
-    /// Reads the rows of some clusters, in order.
-    pub(super) async fn shown_of(&self, tx: &Transaction, ids: &[ClusterId]) -> Result<Vec<Shown>> {
-        let rows: Vec<RowKey> = ids.iter().map(ClusterId::row).collect();
-        let cells = tx.get_many(&self.clusters, &rows, [&SHOWN, &HOLDS]).await?;
-        let of = |mut cells: Vec<Option<Bytes>>| {
-            let holds = cells.pop().flatten().is_some();
-            Ok(Shown { shown: decode_url(cells.pop().flatten())?, holds })
+    /// Reads the rows of the clusters of some pages, given the pages' cells `member`, in order.
+    /// `None` for a page without a cluster.
+    pub(super) async fn clusters_of(
+        &self,
+        tx: &Transaction,
+        members: impl IntoIterator<Item = Option<Bytes>>,
+    ) -> Result<Vec<Option<ClusterRow>>> {
+        let cluster = |cell| Ok(decode::<Member>(cell)?.and_then(|member| member.cluster()));
+        let ids: Vec<Option<ClusterId>> =
+            members.into_iter().map(cluster).collect::<Result<_>>()?;
+        let rows: Vec<RowKey> = ids.iter().flatten().map(ClusterId::row).collect();
+        let mut cells = tx.get_many(&self.clusters, &rows, [&SHOWN, &HOLDS]).await?.into_iter();
+        let row = |id: Option<ClusterId>| {
+            let Some((id, of)) = id.and_then(|id| Some((id, cells.next()?))) else {
+                return Ok(None);
+            };
+            let mut of = of.into_iter();
+            let (shown, holds) = (of.next().flatten(), of.next().flatten().is_some());
+            Ok(Some(ClusterRow { id, shown: decode_url(shown)?, holds }))
         };
-        cells.into_iter().map(of).collect()
+        ids.into_iter().map(row).collect()
     }
 
     /// Takes a page out of its cluster. The caller must write `member`.
