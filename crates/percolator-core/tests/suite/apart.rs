@@ -299,6 +299,17 @@ impl TableLayer for GatedTable {
     }
 }
 
+/// Writes 64 cells that the observer `o` observes.
+async fn dirty(world: &World) -> (Client, Table) {
+    let client = world.client().await;
+    let table = client.table("t").await.unwrap();
+    register(&client, "o").await;
+    for n in 0..64 {
+        set(&client, &table, &[(&format!("r{n:02}"), "1")]).await;
+    }
+    (client, table)
+}
+
 /// Starts one worker of a client that learns of changes only by scanning.
 async fn scanning(world: &World, like: &Client, gate: &Arc<Gate>) -> (Client, Workers) {
     let store = Arc::new(Gated(world.store.clone(), gate.clone()));
@@ -313,12 +324,7 @@ async fn scanning(world: &World, like: &Client, gate: &Arc<Gate>) -> (Client, Wo
 #[test]
 fn a_scanner_passes_over_what_others_have_handled_eight_cells_at_a_time() {
     run_apart(async |world| {
-        let client = world.client().await;
-        let table = client.table("t").await.unwrap();
-        register(&client, "o").await;
-        for n in 0..64 {
-            set(&client, &table, &[(&format!("r{n:02}"), "1")]).await;
-        }
+        let (client, _) = dirty(&world).await;
         let gate = Arc::new(Gate::default());
         let held = gate.pages.lock().await;
         let (worker, workers) = scanning(&world, &client, &gate).await;
@@ -339,12 +345,7 @@ fn a_scanner_passes_over_what_others_have_handled_eight_cells_at_a_time() {
 #[test]
 fn a_scanner_reads_each_cell_again_right_before_it_runs_an_observer_there() {
     run_apart(async |world| {
-        let client = world.client().await;
-        let table = client.table("t").await.unwrap();
-        register(&client, "o").await;
-        for n in 0..64 {
-            set(&client, &table, &[(&format!("r{n:02}"), "1")]).await;
-        }
+        let (client, table) = dirty(&world).await;
         let gate = Arc::new(Gate::default());
         let (worker, workers) = scanning(&world, &client, &gate).await;
         idle(&client).await;
