@@ -97,8 +97,9 @@ enum Command {
         /// The number of seeds that are tried for each mutant.
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
-        /// Looks in seeds alone, and in those whose store is like HBase. They do not show mutants
-        /// of floors and of one-step commits. Mutants of the store on disk are left out.
+        /// Looks over stores like HBase, in the tests and seeds that can run there. Leaves out mutants
+        /// of the store on disk, of floors, of one-step commits and of notifications in tables of
+        /// their own.
         #[arg(long)]
         like_hbase: bool,
         /// The mutants to try; by default all.

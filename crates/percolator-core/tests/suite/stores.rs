@@ -4,6 +4,7 @@
 //! own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigtable::{Limits, MemoryStore, Store};
 
@@ -19,8 +20,18 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
     Arc::new(memory(locality_groups))
 }
 
+/// The variable with which `percolator-sim mutants --like-hbase` runs a test over a store that is
+/// like HBase: it has notifications in their rows, and no floor.
+const LIKE_HBASE: &str = "PERCOLATOR_LIKE_HBASE";
+
 fn memory(locality_groups: bool) -> MemoryStore {
-    if locality_groups { MemoryStore::new() } else { MemoryStore::without_locality_groups() }
+    if !locality_groups {
+        MemoryStore::without_locality_groups()
+    } else if std::env::var_os(LIKE_HBASE).is_some() {
+        MemoryStore::new().without_floors(Duration::from_secs(1))
+    } else {
+        MemoryStore::new()
+    }
 }
 
 /// An empty store that accepts only requests of a limited size, as stores behind
