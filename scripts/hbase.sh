@@ -9,6 +9,7 @@
 #   HBASE_DATANODES   the number of data nodes with processes of their own (0: three in the name node's process)
 #   HBASE_SESSION_MS  how long a silent server counts as alive (40,000)
 #   HBASE_RESTART_S   a master, region server or data node that ends is started again so many seconds later
+#   HBASE_HDFS_MS     how long a server waits for a silent data node (60,000)
 #   HBASE_TLS=1       the servers refuse plain text, and the command has certificates in PERCOLATOR_TLS__*
 #   HBASE_PIDS        a directory for a file with the id of each process; the command has it, too
 #   KEEP              a directory that keeps the logs
@@ -16,7 +17,7 @@
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
-    sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 
@@ -106,7 +107,10 @@ property() { echo "<property><name>$1</name><value>$2</value></property>"; }
     property hbase.zookeeper.property.tickTime 2000
     property zookeeper.session.timeout "$session_ms"
     property hbase.busy.wait.duration 2000
-    property hbase.regionserver.wal.sync.timeout 5000
+    # A request that waits for the log must never give the wait up.
+    property hbase.regionserver.wal.sync.timeout 2147483647
+    property hbase.wal.provider asyncfs
+    property dfs.client.socket-timeout "${HBASE_HDFS_MS:-60000}"
     property hbase.procedure.remote.dispatcher.delay.msec 10
     for of in master regionserver; do
         property hbase.$of.hostname 127.0.0.1
@@ -214,4 +218,4 @@ for ((number = 2; number <= masters; number++)); do
     addresses=$addresses,127.0.0.1:${ports[2 * number]}
 done
 
-PERCOLATOR_HBASE="hbase://$addresses/percolator?deadline=10s&session=$((session_ms / 1000))s&busy=2s&wal_sync=5s$tls" "$@"
+PERCOLATOR_HBASE="hbase://$addresses/percolator?deadline=10s&session=$((session_ms / 1000))s&busy=2s$tls" "$@"

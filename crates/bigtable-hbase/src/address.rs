@@ -18,17 +18,16 @@ use bigtable::Error;
 /// | `deadline` | longest time for which a request is tried | `10s` |
 /// | `session` | the servers' `zookeeper.session.timeout` | `40s` |
 /// | `busy` | their `hbase.busy.wait.duration` | `10s` |
-/// | `wal_sync` | their `hbase.regionserver.wal.sync.timeout` | `30s` |
 ///
-/// The last three must be at least the servers' settings. A client cannot query these, and
-/// garbage collection waits until no earlier request can be applied any more.
+/// The last two must be at least the servers' settings. A client cannot query these, and
+/// garbage collection waits until the servers decide on no earlier request any more.
 ///
 /// ```
 /// use std::time::Duration;
 /// use bigtable_hbase::HbaseAddress;
 /// let address: HbaseAddress = "hbase://h1:16000,h2:16000/shop?session=6s".parse()?;
 /// assert_eq!(address.namespace, "shop");
-/// assert_eq!(address.request_life_max(), Duration::from_secs(2 * 10 + 6 + 2 * 10 + 30));
+/// assert_eq!(address.request_life_max(), Duration::from_secs(2 * 10 + 6 + 2 * 10));
 /// assert_eq!(address.to_string(), "hbase://h1:16000,h2:16000/shop?session=6s");
 /// # Ok::<(), bigtable::Error>(())
 /// ```
@@ -48,8 +47,6 @@ pub struct HbaseAddress {
     pub session: Duration,
     /// The servers' `hbase.busy.wait.duration`.
     pub busy: Duration,
-    /// The servers' `hbase.regionserver.wal.sync.timeout`.
-    pub wal_sync: Duration,
 }
 
 /// The prefix of every address.
@@ -59,17 +56,24 @@ const USER: &str = "percolator";
 const DEADLINE: Duration = Duration::from_secs(10);
 const SESSION: Duration = Duration::from_secs(40);
 const BUSY: Duration = Duration::from_secs(10);
-const WAL_SYNC: Duration = Duration::from_secs(30);
+/// The fault of an address with the option of earlier versions.
+const WAL_SYNC_IS_GONE: &str = "there is no option wal_sync any more (remove it, and set \
+     hbase.regionserver.wal.sync.timeout to 2147483647 in the hbase-site.xml of all region servers)";
 /// Time beyond its session until a dead server's log is split and others have its regions.
 const TAKE_OVER: Duration = Duration::from_secs(60);
 
 impl HbaseAddress {
-    /// The longest life of a request: from its creation until it is applied, or until it never
-    /// can be. The bound holds for three reasons. A server that stands still for longer than
-    /// its session is fenced off. The region's lock, taken twice, has a bound of its own, and
-    /// so has the sync of the log.
+    /// The longest life of a request: from its creation until a server evaluates its condition,
+    /// or until no server ever will. The bound holds for three reasons. A server does not begin
+    /// a request whose time is over, and none waits for a row beyond it. A server that stands
+    /// still for longer than its session is fenced off. The region's lock, taken twice, has a
+    /// bound of its own.
+    ///
+    /// The wait for the sync of the log has no bound, and is no part of the life. The request
+    /// holds its row's exclusive lock from before its condition is evaluated, so nothing in the
+    /// row changes meanwhile.
     pub fn request_life_max(&self) -> Duration {
-        2 * self.deadline + self.session + 2 * self.busy + self.wal_sync
+        2 * self.deadline + self.session + 2 * self.busy
     }
 
     /// The time after which other region servers usually serve the regions of one that ended: its
@@ -96,7 +100,6 @@ impl fmt::Display for HbaseAddress {
             ("deadline", self.deadline, DEADLINE),
             ("session", self.session, SESSION),
             ("busy", self.busy, BUSY),
-            ("wal_sync", self.wal_sync, WAL_SYNC),
         ] {
             if value != default {
                 write!(f, "{mark}{name}={}s", value.as_secs())?;
@@ -146,7 +149,6 @@ impl FromStr for HbaseAddress {
             deadline: DEADLINE,
             session: SESSION,
             busy: BUSY,
-            wal_sync: WAL_SYNC,
         };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
@@ -174,7 +176,7 @@ impl FromStr for HbaseAddress {
                 "deadline" => address.deadline = duration()?,
                 "session" => address.session = duration()?,
                 "busy" => address.busy = duration()?,
-                "wal_sync" => address.wal_sync = duration()?,
+                "wal_sync" => return Err(wrong(WAL_SYNC_IS_GONE)),
                 _ => return Err(wrong(&format!("there is no option {name}"))),
             }
         }
@@ -195,6 +197,8 @@ mod tests {
         assert!(why("hbase://h:1/n n").contains("letters"));
         assert!(why("hbase://h:1/n?deadline=10").contains("such as 10s"));
         assert!(why("hbase://h:1/n?colour=red").contains("no option colour"));
+        let gone = why("hbase://h:1/n?wal_sync=5s");
+        assert!(gone.contains("remove it") && gone.contains("to 2147483647"), "{gone}");
         assert!(why("hbase://h:1/n?user=a/b").contains("the user"));
         assert!(why("hbase://h:1/n?tls=yes").contains("neither true nor false"));
     }
@@ -206,7 +210,7 @@ mod tests {
             "hbase://h:1/n?user=me&session=6s",
             "hbase://h:1/n?user=me&tls=true&session=6s",
             "hbase://h:1/n?tls=true",
-            "hbase://h:1/n?deadline=2s&busy=2s&wal_sync=5s",
+            "hbase://h:1/n?deadline=2s&busy=2s",
         ] {
             assert_eq!(text.parse::<HbaseAddress>().unwrap().to_string(), text);
         }

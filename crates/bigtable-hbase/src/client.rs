@@ -58,9 +58,21 @@ pub(crate) struct Access {
     pub(crate) tls: Option<Tls>,
     /// Whether this client may connect to other machines without TLS.
     pub(crate) plaintext_beyond_loopback: bool,
+    /// The proxy through which this client reaches all servers.
+    #[cfg(test)]
+    pub(crate) proxy: Option<Arc<crate::tests::proxy::Proxy>>,
 }
 
 impl Access {
+    /// The address to connect to for a server: its own, except in tests with a proxy.
+    pub(crate) fn way_to(&self, server: &str) -> String {
+        #[cfg(test)]
+        if let Some(proxy) = &self.proxy {
+            return proxy.way_to(server);
+        }
+        server.to_owned()
+    }
+
     /// Says why this client does not connect to a server; `None` if it may.
     pub(crate) fn refuses(&self, address: &str) -> Option<String> {
         let plain = self.tls.is_none() && !self.plaintext_beyond_loopback;
@@ -139,6 +151,12 @@ impl Patience {
 impl Client {
     pub(crate) fn new(access: Access) -> Self {
         Client { access, connections: Attempts::default(), regions: Regions::default() }
+    }
+
+    /// Has this client reach all servers through a proxy from now on.
+    #[cfg(test)]
+    pub(crate) fn go_through(&mut self, proxy: Arc<crate::tests::proxy::Proxy>) {
+        self.access.proxy = Some(proxy);
     }
 
     /// The deadline of a request that begins now.

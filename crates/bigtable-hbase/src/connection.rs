@@ -127,7 +127,7 @@ impl Connection {
         hello.extend((header.encoded_len() as u32).to_be_bytes());
         hello.extend(header.encode_to_vec());
         let opening = async {
-            let (reader, mut writer) = halves(address, access.tls.as_ref()).await?;
+            let (reader, mut writer) = halves(address, access).await?;
             writer.write_all(&hello).await?;
             writer.flush().await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>((reader, writer))
@@ -234,12 +234,12 @@ impl Drop for Connection {
 /// Connects to a server. The stream closes with a reset when both halves are dropped.
 async fn halves(
     address: &str,
-    tls: Option<&Tls>,
+    access: &Access,
 ) -> Result<(ReadHalf, WriteHalf), Box<dyn std::error::Error + Send + Sync>> {
-    let stream = TcpStream::connect(address).await?;
+    let stream = TcpStream::connect(access.way_to(address)).await?;
     stream.set_nodelay(true)?;
     stream.set_zero_linger()?;
-    let Some(tls) = tls else {
+    let Some(tls) = &access.tls else {
         let (reader, writer) = stream.into_split();
         return Ok((Box::new(reader), Box::new(writer)));
     };
@@ -390,6 +390,7 @@ mod tests {
             deadline: Duration::from_secs(9),
             tls: None,
             plaintext_beyond_loopback: false,
+            proxy: None,
         };
         let opened = Connection::open(&address, "ClientService", &access);
         let (connection, _unread) = tokio::join!(opened, server.accept());

@@ -28,7 +28,7 @@ struct Bound {
     of: fn(&mut HbaseAddress) -> &mut Duration,
 }
 
-const BOUNDS: [Bound; 3] = [
+const BOUNDS: [Bound; 2] = [
     Bound {
         name: "zookeeper.session.timeout",
         default_ms: 90_000,
@@ -41,13 +41,20 @@ const BOUNDS: [Bound; 3] = [
         option: "busy",
         of: |address| &mut address.busy,
     },
-    Bound {
-        name: "hbase.regionserver.wal.sync.timeout",
-        default_ms: 300_000,
-        option: "wal_sync",
-        of: |address| &mut address.wal_sync,
-    },
 ];
+
+/// How long a request waits for its server's log before the server gives the wait up.
+const WAL_SYNC: &str = "hbase.regionserver.wal.sync.timeout";
+/// Its name in older versions, which HBase still reads.
+const WAL_SYNC_OLD: &str = "hbase.regionserver.hlog.sync.timeout";
+const WAL_SYNC_DEFAULT_MS: u64 = 300_000;
+/// The shortest wait that counts as endless. HDFS gives a file up long before.
+const WAL_SYNC_MIN_MS: u64 = 24 * 3_600 * 1_000;
+/// The kind of log, and the only one whose failed syncs are repeated.
+const WAL_PROVIDER: &str = "hbase.wal.provider";
+const ASYNC_LOG: &str = "asyncfs";
+/// Whether the end of a region interrupts its requests.
+const CLOSE_WAIT_ABORT: &str = "hbase.regionserver.close.wait.abort";
 
 impl HbaseStore {
     /// Examines the cluster, the settings of its servers, and the tables of this store.
@@ -118,15 +125,16 @@ fn of_life(address: &HbaseAddress) -> Finding {
         return Finding::sound(about, found);
     }
     let help = format!(
-        "no client opens such a store: twice the deadline, the session, twice busy and wal_sync \
-         may be {} s together; lower them in the address, and the servers' settings with them",
+        "no client opens such a store: twice the deadline, the session and twice busy may be \
+         {} s together; lower them in the address, and the servers' settings with them",
         REQUEST_LIFE_MAX.as_secs()
     );
     Finding::wrong(about, found, help)
 }
 
 fn unread(server: &HbaseServer, error: &bigtable::Error) -> Finding {
-    let names: Vec<&str> = BOUNDS.iter().map(|bound| bound.name).collect();
+    let bounds = BOUNDS.iter().map(|bound| bound.name);
+    let names: Vec<&str> = bounds.chain([WAL_SYNC, WAL_PROVIDER]).collect();
     let help = format!("look into its hbase-site.xml for {}", names.join(", "));
     Finding {
         about: format!("settings of {}", server.address),
@@ -173,6 +181,7 @@ fn of_server(
             Finding::wrong(about(name), found, help)
         });
     }
+    findings.extend(of_log(about, value));
     let root = value("hbase.rootdir").unwrap_or_default();
     findings.push(if root.starts_with("hdfs://") {
         Finding::sound(about("hbase.rootdir"), root)
@@ -185,11 +194,7 @@ fn of_server(
         let help = "remove it from hbase-site.xml: the end of a server loses acknowledged writes";
         findings.push(Finding::wrong(about(name), "false", help));
     }
-    let advice = |name: &str, found: &str, help: &str| Finding {
-        verdict: Verdict::Advice,
-        help: Some(help.to_owned()),
-        ..Finding::sound(about(name), found)
-    };
+    let advice = |name, found, help| advice(about(name), found, help);
     findings.push(if value("hbase.wal.hsync") == Some("true") {
         Finding::sound(about("hbase.wal.hsync"), "true")
     } else {
@@ -200,6 +205,57 @@ fn of_server(
     if value("hbase.hregion.majorcompaction") == Some("0") {
         let help = "have the tables compacted every week: without it, deleted cells stay for ever";
         findings.push(advice("hbase.hregion.majorcompaction", "0", help));
+    }
+    findings
+}
+
+fn advice(about: String, found: &str, help: &str) -> Finding {
+    let sound = Finding::sound(about, found);
+    Finding { verdict: Verdict::Advice, help: Some(help.to_owned()), ..sound }
+}
+
+/// Judges the settings of a server's log. A request holds its row until its change is in the log.
+/// If the server gives this wait up, the next request sees the row as it was before. Both changes
+/// may then be in the log.
+fn of_log<'a>(
+    about: impl Fn(&str) -> String,
+    value: impl Fn(&str) -> Option<&'a str>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let set = value(WAL_SYNC).or(value(WAL_SYNC_OLD));
+    findings.push(match set.map_or(Ok(WAL_SYNC_DEFAULT_MS), str::parse) {
+        Ok(ms) if ms >= WAL_SYNC_MIN_MS => Finding::sound(about(WAL_SYNC), format!("{ms} ms")),
+        Ok(ms) => {
+            let help = "an update may be lost if HDFS stalls for longer: set it to 2147483647 in \
+                        hbase-site.xml and restart the server";
+            Finding::wrong(about(WAL_SYNC), format!("{ms} ms"), help)
+        }
+        Err(_) => {
+            let found = format!("{:?} is no number of milliseconds", set.unwrap_or_default());
+            Finding::wrong(about(WAL_SYNC), found, "give it in milliseconds")
+        }
+    });
+    let asyncfs = "set it to asyncfs in hbase-site.xml and restart the server";
+    findings.push(match value(WAL_PROVIDER).unwrap_or("defaultProvider") {
+        ASYNC_LOG => Finding::sound(about(WAL_PROVIDER), ASYNC_LOG),
+        "multiwal" if value("hbase.wal.regiongrouping.delegate.provider") == Some(ASYNC_LOG) => {
+            Finding::sound(about(WAL_PROVIDER), "multiwal over asyncfs")
+        }
+        unsure @ ("defaultProvider" | "multiwal") => {
+            let help = format!(
+                "HBase falls back to a log that can lose an update, if it cannot load asyncfs: {asyncfs}"
+            );
+            advice(about(WAL_PROVIDER), unsure, &help)
+        }
+        other => {
+            let help = format!("an update may be lost if a sync of the log fails: {asyncfs}");
+            Finding::wrong(about(WAL_PROVIDER), other, help)
+        }
+    });
+    if value(CLOSE_WAIT_ABORT) == Some("true") {
+        let help = "remove it from hbase-site.xml and restart the server: an update may be lost if \
+                    a region that closes interrupts a request that waits for the log";
+        findings.push(Finding::wrong(about(CLOSE_WAIT_ABORT), "true", help));
     }
     findings
 }
@@ -275,14 +331,15 @@ mod tests {
             let (verdict, help) = &defaults[bound.name];
             assert_eq!(*verdict, Verdict::Wrong, "{}", bound.name);
             assert!(help.contains(" in hbase-site.xml"), "{help}");
-            assert!(!help.contains("in the address"), "the life would be too long: {help}");
         }
         assert_eq!(defaults["hbase.rootdir"].0, Verdict::Wrong);
         assert_eq!(defaults["hbase.wal.hsync"].0, Verdict::Advice);
         let sound = judged(&[
             ("zookeeper.session.timeout", "40000"),
             ("hbase.busy.wait.duration", "10000"),
-            ("hbase.regionserver.wal.sync.timeout", "30000"),
+            (WAL_SYNC, "2147483647"),
+            (WAL_PROVIDER, "asyncfs"),
+            (CLOSE_WAIT_ABORT, "false"),
             ("hbase.rootdir", "hdfs://h/hbase"),
             ("hbase.wal.hsync", "true"),
         ]);
@@ -293,18 +350,40 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_may_give_a_sync_up_is_wrong() {
+        let defaults = judged(&[]);
+        let (verdict, help) = &defaults[WAL_SYNC];
+        assert_eq!(*verdict, Verdict::Wrong);
+        assert!(help.contains("an update may be lost") && help.contains("to 2147483647"), "{help}");
+        assert_eq!(defaults[WAL_PROVIDER].0, Verdict::Advice);
+        assert!(!defaults.contains_key(CLOSE_WAIT_ABORT));
+        for (name, value, verdict) in [
+            (WAL_SYNC, "5000", Verdict::Wrong),
+            (WAL_SYNC, "86399999", Verdict::Wrong),
+            (WAL_SYNC, "86400000", Verdict::Sound),
+            (WAL_SYNC, "for ever", Verdict::Wrong),
+            (WAL_PROVIDER, "filesystem", Verdict::Wrong),
+            (WAL_PROVIDER, "multiwal", Verdict::Advice),
+            (CLOSE_WAIT_ABORT, "true", Verdict::Wrong),
+        ] {
+            assert_eq!(judged(&[(name, value)])[name].0, verdict, "{name}={value}");
+        }
+        assert_eq!(judged(&[(WAL_SYNC_OLD, "2147483647")])[WAL_SYNC].0, Verdict::Sound);
+        let delegate = ("hbase.wal.regiongrouping.delegate.provider", "asyncfs");
+        let several = judged(&[(WAL_PROVIDER, "multiwal"), delegate]);
+        assert_eq!(several[WAL_PROVIDER].0, Verdict::Sound);
+    }
+
+    #[test]
     fn an_option_is_advised_only_if_the_life_of_a_request_stays_short_enough() {
         let longer = judged(&[
             ("zookeeper.session.timeout", "60000"),
-            ("hbase.busy.wait.duration", "15000"),
-            ("hbase.regionserver.wal.sync.timeout", "45000"),
+            // With the session, it would be 160 s.
+            ("hbase.busy.wait.duration", "40000"),
         ]);
-        for (name, advice) in [
-            ("zookeeper.session.timeout", Some("session=60s")),
-            ("hbase.busy.wait.duration", Some("busy=15s")),
-            // With the others, it would be 155 s.
-            ("hbase.regionserver.wal.sync.timeout", None),
-        ] {
+        for (name, advice) in
+            [("zookeeper.session.timeout", Some("session=60s")), ("hbase.busy.wait.duration", None)]
+        {
             let (verdict, help) = &longer[name];
             assert_eq!(*verdict, Verdict::Wrong, "{name}");
             assert_eq!(help.contains("in the address"), advice.is_some(), "{help}");
@@ -312,7 +391,7 @@ mod tests {
         }
         let of = |text: &str| of_life(&text.parse().expect("an address"));
         assert_eq!(of("hbase://h:1/n?session=60s&busy=15s").verdict, Verdict::Sound);
-        let too_long = of("hbase://h:1/n?session=90s&busy=60s&wal_sync=300s");
+        let too_long = of("hbase://h:1/n?session=90s&busy=60s");
         assert_eq!(too_long.verdict, Verdict::Wrong);
         assert!(too_long.help.is_some_and(|help| help.contains("150 s together")));
     }

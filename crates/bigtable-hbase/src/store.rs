@@ -110,7 +110,15 @@ impl HbaseStore {
             )));
         }
         let tls = tls.filter(|_| address.tls);
-        let access = Access { seeds, user, deadline, tls, plaintext_beyond_loopback };
+        let access = Access {
+            seeds,
+            user,
+            deadline,
+            tls,
+            plaintext_beyond_loopback,
+            #[cfg(test)]
+            proxy: None,
+        };
         if let Some(why) = access.seeds.iter().find_map(|seed| access.refuses(seed)) {
             return Err(Error::invalid(format!("{address}: {why}")));
         }
@@ -156,6 +164,12 @@ impl HbaseStore {
             Err(Failure::Refused(why)) if why.contains("NamespaceExist") => Ok(()),
             created => created,
         }
+    }
+
+    /// Has this store, which has opened no table yet, reach all servers through a proxy.
+    #[cfg(test)]
+    pub(crate) fn go_through(&mut self, proxy: Arc<crate::tests::proxy::Proxy>) {
+        Arc::get_mut(&mut self.client).expect("no table is open").go_through(proxy);
     }
 
     pub(crate) fn client(&self) -> &Client {

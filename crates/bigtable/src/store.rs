@@ -121,10 +121,14 @@ pub trait Store: Send + Sync + Debug {
     /// The longest life of a request, in a store that cannot compare a [floor](Store::floor)
     /// within each row operation, such as Cloud Bigtable. `None` in all other stores.
     ///
-    /// Once a mutation is older than this, the store no longer applies it, even if its reply
-    /// was lost. Such a store refuses [`raise_floor`](Store::raise_floor). Garbage collection
-    /// instead waits for this time before it removes cells that a late request could still
-    /// use. It is at most [`REQUEST_LIFE_MAX`].
+    /// Once a mutation is older than this, the store no longer evaluates its predicate, even if
+    /// its reply was lost. A mutation whose predicate was evaluated in time may be applied at
+    /// any later moment, if nothing else changes the row in between. Until then readers see
+    /// the row without it.
+    ///
+    /// Such a store refuses [`raise_floor`](Store::raise_floor). Garbage collection instead
+    /// waits for this time before it removes cells that a late request could still use. It is
+    /// at most [`REQUEST_LIFE_MAX`].
     fn request_life_max(&self) -> Option<Duration> {
         None
     }

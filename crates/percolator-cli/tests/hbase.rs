@@ -9,20 +9,30 @@ mod cluster;
 mod shell;
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use cluster::Cluster;
+use percolator::cluster::Config;
+use percolator::observe::SetAside;
+use percolator::{Change, Column, Observer, Percolator, Registration, Transaction, WorkerOptions};
 use shell::run;
 
-#[test]
-fn a_site_is_loaded_ranked_searched_and_verified() {
+/// The address of a store in a namespace of its own. Without HBase, this prints a warning.
+fn store(name: &str) -> Option<String> {
     let Ok(address) = std::env::var("PERCOLATOR_HBASE") else {
         // The test harness captures the macros' output, so this writes to standard error directly.
         let text = b"not run: a test that needs HBase (scripts/hbase.sh cargo test --test hbase)\n";
         let _ = std::io::stderr().write_all(text);
-        return;
+        return None;
     };
-    let namespace = format!("/site{}?", std::process::id());
-    let store = address.replace("/percolator?", &namespace);
+    Some(address.replace("/percolator?", &format!("/{name}{}?", std::process::id())))
+}
+
+#[test]
+fn a_site_is_loaded_ranked_searched_and_verified() {
+    let Some(store) = store("site") else { return };
     let cluster = Cluster::new();
     let site = cluster.site("60");
     cluster.cluster(&["up", "--workers", "2", "--store", &store]).with(0);
@@ -46,6 +56,8 @@ fn a_site_is_loaded_ranked_searched_and_verified() {
     assert_eq!(verdict("HBase of 127.0.0.1"), "sound", "{doctor}");
     assert_eq!(verdict("zookeeper.session.timeout"), "sound", "{doctor}");
     assert_eq!(verdict("hbase.wal.hsync"), "advice", "{doctor}");
+    assert_eq!(verdict("hbase.regionserver.wal.sync.timeout"), "sound", "{doctor}");
+    assert_eq!(verdict("hbase.wal.provider"), "sound", "{doctor}");
     let short = store.replace("busy=2s", "busy=1s");
     let wrong = run(&["doctor", "--store", &short]).with(3).stdout;
     assert!(wrong.contains("or give busy=2s in the address"), "{wrong}");
@@ -59,6 +71,81 @@ fn a_site_is_loaded_ranked_searched_and_verified() {
     assert_eq!(stats["searchable"], 61, "{stats}");
     let hits = on(&["webindex", "search", "bridge"]).stdout;
     assert!(hits.contains("https://example.org/"), "{hits}");
+}
+
+/// Counts its runs for a row, once it is mended.
+struct Parse(Arc<AtomicBool>);
+
+const TEXT: Column = Column::literal("doc:text");
+const RUNS: Column = Column::literal("doc:runs");
+
+impl Observer for Parse {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> percolator::Result<()> {
+        if !self.0.load(Relaxed) {
+            return Err(percolator::Error::application("cannot parse"));
+        }
+        let runs = tx.get(&change.table, &change.row, &RUNS).await?.unwrap_or_default();
+        tx.set(&change.table, &change.row, &RUNS, [&runs[..], b"I"].concat())
+    }
+}
+
+/// Waits until an observer has given up on a change.
+async fn set_aside(db: &Percolator) -> Vec<SetAside> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let found = db.set_aside().await.unwrap();
+        if !found.is_empty() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "nothing is set aside");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Records of changes that were set aside are deleted and written again at one timestamp, also
+/// while HBase compacts the files of these records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_was_set_aside_is_replayed_until_its_observer_is_mended() {
+    let Some(store) = store("aside") else { return };
+    let cluster = Cluster::new();
+    cluster.cluster(&["up", "--workers", "1", "--store", &store]).with(0);
+    let config = Config::load_file(&cluster.data().join("percolator.toml")).unwrap();
+    let db = Percolator::from_config(&config).await.unwrap();
+    let mended = Arc::new(AtomicBool::new(false));
+    let parse = Registration::strong("parse", "docs", &TEXT, Parse(mended.clone()));
+    let delay = Duration::from_millis(1);
+    let options =
+        WorkerOptions { failures_max: 2, failure_delay: delay, ..WorkerOptions::default() };
+    let workers = db.observe(vec![parse], options).await.unwrap();
+    let docs = db.table("docs").await.unwrap();
+    let write = async |text: &'static str| {
+        db.transact(async |mut tx| tx.set(&docs, "a", &TEXT, text)).await.unwrap()
+    };
+    let runs = async || db.snapshot().await.unwrap().get(&docs, "a", &RUNS).await.unwrap();
+    let replay = || cluster.on(&["observers", "replay", "parse", "--json"]).with(0).json();
+    write("to be").await;
+    for _ in 0..3 {
+        let aside = set_aside(&db).await;
+        assert_eq!((aside.len(), &aside[0].observer[..]), (1, "parse"), "{aside:?}");
+        let waited = cluster.on(&["wait"]).with(1).stderr;
+        assert!(waited.contains("docs/a/doc:text: parse failed 2 times: cannot parse"), "{waited}");
+        // At most one round in five minutes, so only the first call has files compacted.
+        db.services().store.reclaim().await.unwrap();
+        assert_eq!(replay(), serde_json::json!({ "matched": 1, "replayed": 1 }));
+    }
+    set_aside(&db).await;
+    assert_eq!(runs().await, None);
+    mended.store(true, Relaxed);
+    assert_eq!(replay(), serde_json::json!({ "matched": 1, "replayed": 1 }));
+    cluster.on(&["wait"]).with(0);
+    assert_eq!(runs().await.as_deref(), Some(&b"I"[..]));
+    cluster.on(&["observers", "replay", "parse"]).refused(1, "no matching change", "failing");
+
+    // Like any other change from now on.
+    write("or not").await;
+    cluster.on(&["wait"]).with(0);
+    assert_eq!(runs().await.as_deref(), Some(&b"II"[..]));
+    workers.stop().await;
 }
 
 #[test]

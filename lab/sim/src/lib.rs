@@ -32,6 +32,7 @@ mod failures;
 mod gathered;
 mod journal;
 mod lock_service;
+mod log_waits;
 mod logged;
 mod minimise;
 mod names;

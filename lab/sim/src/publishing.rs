@@ -142,7 +142,8 @@ impl StoreServer {
     /// Returns whether no mutation waits to be written.
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
-        state.publishing.is_none() && state.queue.is_empty() && state.group.is_empty()
+        let waits = state.publishing.is_some() || !state.log_waits.is_empty();
+        !waits && state.queue.is_empty() && state.group.is_empty()
     }
 
     /// Applies the queue, up to a one-step commit that takes time.
@@ -164,7 +165,8 @@ impl StoreServer {
                 self.fail_writes();
                 return;
             }
-            if let Some(pending) = self.begin_publishing(pending) {
+            let pending = self.begin_publishing(pending);
+            if let Some(pending) = pending.and_then(|pending| self.begin_log_wait(pending)) {
                 let result = self.apply(&pending.request, pending.from);
                 pending.reply.send(encode(&result));
             }
@@ -239,13 +241,15 @@ impl StoreServer {
     /// Loses a part of the waiting mutations when the store goes down or a write fails. The
     /// first few are written, the others are lost. Returns all of them.
     pub(crate) fn lose_tail(&self) -> Vec<Pending> {
-        let (publishing, mut rest) = {
+        let (publishing, log_waits, mut rest) = {
             let mut state = self.state();
             state.life += 1;
+            let log_waits = std::mem::take(&mut state.log_waits);
             let queue = std::mem::take(&mut state.queue);
             let group = std::mem::take(&mut state.group);
-            (state.publishing.take(), queue.into_iter().chain(group).collect::<Vec<_>>())
+            (state.publishing.take(), log_waits, queue.into_iter().chain(group).collect::<Vec<_>>())
         };
+        let waited = self.lose_log_waits(log_waits);
         let count = rest.len() + usize::from(publishing.is_some());
         let kept = self.executor.draw(|rng| rng.below(count as u64 + 1)) as usize;
         self.executor.note("torn", (kept as u64, count as u64), || {
@@ -268,6 +272,7 @@ impl StoreServer {
                 self.apply(&pending.request, pending.from);
             }
         }
+        rest.extend(waited);
         rest
     }
 
@@ -278,7 +283,7 @@ impl StoreServer {
 
     /// Fails a write: its outcome is unknown, and the store answers no request until it is
     /// started again.
-    fn fail_writes(&self) {
+    pub(crate) fn fail_writes(&self) {
         self.tally.happened(Sometimes::WriteFailed);
         let readers = self.state().publishing.as_mut().map(|it| std::mem::take(&mut it.readers));
         let unsure = self.lose_tail();

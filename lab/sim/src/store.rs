@@ -58,6 +58,7 @@ pub(crate) struct State {
     /// Mutations that are synced and will be applied next.
     pub(crate) queue: VecDeque<Pending>,
     pub(crate) publishing: Option<Publishing>,
+    pub(crate) log_waits: LogWaits,
     pub(crate) power: Power,
     tables: BTreeMap<Bytes, Arc<dyn Table>>,
     boundaries: Vec<RowKey>,
@@ -70,6 +71,16 @@ pub(crate) struct State {
 enum Step {
     Expected(Arc<dyn AtCommit>),
     Answered(StoreReply),
+}
+
+/// The changes that wait for the log (`log_waits.rs`).
+#[derive(Default)]
+pub(crate) struct LogWaits {
+    /// Changes whose condition was evaluated, by number.
+    pub(crate) waiting: BTreeMap<u64, Pending>,
+    /// Changes that wait for the rows of these.
+    pub(crate) behind: Vec<Pending>,
+    pub(crate) last: u64,
 }
 
 /// A mutation that waits for the next sync.
@@ -142,10 +153,19 @@ impl StoreServer {
     /// in the store to reject it.
     pub(crate) fn ghost(&self, pick: impl FnOnce(usize) -> usize) {
         let Some((table, request)) = self.journal().ghost(pick) else { return };
-        let applied = self.apply(&StoreRequest::Check(table, request), self.process);
+        let request = StoreRequest::Check(table, request);
+        if self.is_locked(&request) {
+            return;
+        }
+        let applied = self.apply(&request, self.process);
         if matches!(applied, StoreReply::Checked(false)) {
             self.tally.happened(Sometimes::LateLock);
         }
+    }
+
+    /// Draws whether a change waits for the log.
+    pub(crate) fn waits_for_log(&self) -> bool {
+        self.transport.waits_for_log()
     }
 
     fn open(&self, name: &Bytes, table: Arc<dyn Table>) {

@@ -26,6 +26,8 @@ pub(crate) struct Weather {
     pub(crate) busy: u64,
     /// The rate among requests that place locks.
     pub(crate) overloaded: u64,
+    /// The rate among changes of a store like HBase that wait for its log (`log_waits.rs`).
+    pub(crate) log_waits: u64,
 }
 
 /// A seed's world.
@@ -117,6 +119,7 @@ impl Weather {
             late_max: Duration::from_millis(rng.between(200, 20_000)),
             busy: rate(rng, 200),
             overloaded: rate(rng, 200),
+            log_waits: 0,
         }
     }
 }
@@ -192,6 +195,7 @@ impl Swarm {
         if self.life.is_none() {
             self.without_floors(life(&mut Rng::new(seed)));
         }
+        self.weather.log_waits = rate(&mut Rng::new(!seed), 500);
     }
 
     /// Makes the store one that cannot compare a floor. No client then waits longer than a

@@ -158,6 +158,9 @@ kinds! {
         LateLock = "late_lock",
         /// A reader waited for a one-step commit that was not published yet.
         WaitedForPending = "waited_for_pending",
+        /// A change was applied after its time, because it had waited for the log with its row
+        /// locked.
+        WaitedForLog = "waited_for_log",
         /// A write of the store failed, and the store refused all requests until its next start.
         WriteFailed = "write_failed",
         /// A scan needed several pages.

@@ -130,6 +130,12 @@ impl Transport {
         self.strikes(|weather| weather.overloaded, Fault::Overloaded)
     }
 
+    /// Draws whether a change waits for the log of its store.
+    pub(crate) fn waits_for_log(&self) -> bool {
+        let rate = self.state().weather.log_waits;
+        rate > 0 && self.shared.executor.draw(|rng| rng.chance(rate))
+    }
+
     fn strikes(&self, rate: fn(&Weather) -> u64, fault: Fault) -> bool {
         let rate = rate(&self.state().weather);
         let strikes = rate > 0 && self.shared.executor.draw(|rng| rng.chance(rate));

@@ -22,8 +22,8 @@
 //!              began to write it
 //! lapsed       the timestamp is neither young nor registered. A later registration below it does
 //!              not hold it again. A read that completes now fails (TooOld), and a commit is not
-//!              sent. A commit is not even sent in the last D before, so each commit in flight is
-//!              applied before the lapse or never
+//!              sent. A commit is not even sent in the last D before, so the predicate of each
+//!              commit in flight is evaluated before the lapse or never
 //! closed       a registered timestamp stays registered until its requests are over
 //! ```
 //!
@@ -36,6 +36,24 @@
 //! whose evidence may be gone. Such a lock is removed with its data, and never rolled forward.
 //! This loses no committed value. A write record that points at the value lies above the
 //! lock's `s`, and would have refused the lock.
+//!
+//! # Changes that wait for the log
+//!
+//! A store may evaluate a request's predicate in time, and apply the request long after D. HBase
+//! does so while a sync of its log takes long. Nothing else changes the row in between, so no
+//! record in this row is collected. Readers see the row as it was. Each step bears that:
+//!
+//! * *A commit or roll-forward.* Its lock stays visible until it is applied. Everybody who resolves
+//!   this lock must change the row first, and so waits. The sweep cannot pass the lock, so no
+//!   record of the transaction is dropped in any other row.
+//! * *A prewrite.* The sweep may pass the row before the lock is visible. Then the transaction has
+//!   lapsed, and it does not commit: it sends a commit only after the answer to each prewrite. The
+//!   lock is a late one.
+//! * *A registration, or the safe point.* Its writer relies on it only after the answer, and counts
+//!   the time from before it was sent. A late registration is below the safe point, and holds
+//!   nothing.
+//! * *A deletion by the collector.* It is right however late it is applied (`collect.rs`).
+//! * *A claim or a liveness token.* Safety depends on neither (`locks/table.rs`).
 //!
 //! Clocks must also go on while the machine sleeps. One gap remains: a process looks at its
 //! clock, stops for longer than a term, and only then sends its bytes. Only the store could

@@ -18,8 +18,8 @@ pub(crate) fn may_be_collected(shared: &Shared, start_ts: Timestamp) -> bool {
     }
 }
 
-/// Whether the commit of a transaction may be sent. If so, it will be applied before any
-/// record of the transaction is collected, or never.
+/// Whether the commit of a transaction may be sent. If so, the store evaluates its predicate
+/// before any record of the transaction is collected, or never.
 pub(crate) fn may_commit(shared: &Shared, start_ts: Timestamp) -> bool {
     let to_the_last = || off(mutants::COMMITS_TO_THE_LAST) && shared.readers().holds(start_ts);
     let holds = shared.readers().holds_for_a_request(start_ts) || to_the_last();

@@ -59,6 +59,9 @@ pub(crate) struct Bank {
     /// The directory with the process ids of data nodes, for their faults.
     #[arg(long, value_name = "DIR")]
     pids: Option<PathBuf>,
+    /// How long all data nodes stand still in the fault `stall`, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    stall_s: u64,
     /// The seed of the faults and of the work.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -82,7 +85,8 @@ impl Bank {
         let stored = Stored::Hbase(Box::new(self.store.clone()));
         let servers = admin.cluster().await?.servers.len();
         let (address, pids) = (self.store.clone(), self.pids.clone());
-        let target = Target { store: admin, address, pids, servers };
+        let stall = Duration::from_secs(self.stall_s);
+        let target = Target { store: admin, address, pids, servers, stall };
         let working = Working::start(&place, &stored, self.seed).await?;
         if self.inflict_all(context, &target, &working).await?.is_none() {
             return Ok(Exit::Interrupted);
@@ -138,6 +142,15 @@ impl Bank {
             let back = back(target, working, &mut inflicted, before);
             let Some(back) = context.interrupt.cut_off(back).await else { return Ok(None) };
             let silent = back?;
+            if silent < inflicted.silence_min {
+                let what = format!(
+                    "{}: transactions committed after {:.1} s, so the fault did not bite",
+                    inflicted.line,
+                    silent.as_secs_f64()
+                );
+                let help = "give a directory that names all data nodes of the cluster";
+                return Err(Failure::error(Exit::No, what, help));
+            }
             context.out.line(&format!(
                 "{number} of {}: {}; {before} commits before; {:.1} s without a commit; recovered \
                  after {:.1} s",

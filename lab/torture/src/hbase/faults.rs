@@ -3,7 +3,6 @@
 //! Each process is checked before it gets a signal. It must be one of this machine, and it must run
 //! the program that the fault is for.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,8 +26,6 @@ const CHOSEN_PAUSE: Duration = Duration::from_secs(1);
 const DATA_NODE_RUNS: Duration = Duration::from_secs(5);
 /// How long a server stands still at least, if it is to survive.
 const SHORT_STOP: Duration = Duration::from_millis(500);
-/// How long all data nodes stand still beyond the servers' time for a sync of their logs.
-const STALL_BEYOND: Duration = Duration::from_secs(3);
 
 /// A fault of one or more processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -43,7 +40,7 @@ pub(crate) enum Fault {
     Master,
     /// Kill a data node of HDFS with SIGKILL.
     Datanode,
-    /// Have all data nodes stand still, until servers give up the sync of their logs.
+    /// Have all data nodes stand still (`--stall-s`), so that no server can sync its log.
     Stall,
 }
 
@@ -63,6 +60,8 @@ pub(crate) struct Target {
     pub(crate) pids: Option<PathBuf>,
     /// The number of region servers that must live.
     pub(crate) servers: usize,
+    /// How long all data nodes stand still.
+    pub(crate) stall: Duration,
 }
 
 /// A fault that was inflicted.
@@ -72,6 +71,8 @@ pub(crate) struct Inflicted {
     pub(crate) line: String,
     /// The processes that stand still, and until when. They go on when this is dropped, too.
     still: Option<(Vec<Stopped>, Instant)>,
+    /// The shortest time without a commit, if the fault bites.
+    pub(crate) silence_min: Duration,
     recovery: Recovery,
 }
 
@@ -82,8 +83,8 @@ enum Recovery {
     Survived(u64),
     /// The region server with this start code has been replaced.
     Replaced(u64),
-    /// At least one of the region servers with these start codes has been replaced.
-    OneReplaced(BTreeSet<u64>),
+    /// The region servers may have survived or not.
+    Any,
     /// The master with this start code has been replaced.
     Master(u64),
     /// The data node has another process.
@@ -95,7 +96,7 @@ impl Recovery {
     fn lacks(&self) -> &'static str {
         match self {
             Recovery::Survived(_) => "the region server was to survive, and it ended, or",
-            Recovery::OneReplaced(_) => "no region server ended, so the fault did not bite, or",
+            Recovery::Any => "a region server is missing, or",
             Recovery::Replaced(_) | Recovery::Master(_) | Recovery::DataNode(_) => {
                 "the process still lives, or was not replaced, or"
             }
@@ -165,16 +166,17 @@ impl Target {
                 let (address, id) = (&master.server.address, master.process.id);
                 let line = format!("killed master {address}, process {id}");
                 let recovery = Recovery::Master(master.server.start_code);
-                Ok(Inflicted { line, still: None, recovery })
+                Ok(Inflicted { line, still: None, silence_min: Duration::ZERO, recovery })
             }
             Fault::Datanode => {
                 let nodes = self.data_nodes()?;
                 let node = nodes.choose(random).cloned().ok_or_else(|| self.no_data_nodes())?;
                 node.kill()?;
                 let line = format!("killed {}, process {}", node.name(), node.id);
-                Ok(Inflicted { line, still: None, recovery: Recovery::DataNode(node) })
+                let recovery = Recovery::DataNode(node);
+                Ok(Inflicted { line, still: None, silence_min: Duration::ZERO, recovery })
             }
-            Fault::Stall => self.stall().await,
+            Fault::Stall => self.stall(),
         }
     }
 
@@ -193,25 +195,27 @@ impl Target {
         };
         let stopped = server.stop()?;
         let verb = format!("stopped for {:.1} s", time.as_secs_f64());
-        let Inflicted { line, recovery, .. } = replaced(&verb, &server);
-        let code = server.server.start_code;
-        let recovery = if is_long(turn) { recovery } else { Recovery::Survived(code) };
-        Ok(Inflicted { line, still: Some((vec![stopped], Instant::now() + time)), recovery })
+        let inflicted = replaced(&verb, &server);
+        let still = Some((vec![stopped], Instant::now() + time));
+        let survived = Recovery::Survived(server.server.start_code);
+        let recovery = if is_long(turn) { inflicted.recovery } else { survived };
+        Ok(Inflicted { still, recovery, ..inflicted })
     }
 
-    async fn stall(&self) -> anyhow::Result<Inflicted> {
-        let time = self.address.wal_sync + STALL_BEYOND;
+    fn stall(&self) -> anyhow::Result<Inflicted> {
         let nodes = self.data_nodes()?;
         if nodes.is_empty() {
             return Err(self.no_data_nodes());
         }
-        let servers = self.store.cluster().await?.servers;
-        let codes = servers.iter().map(|server| server.start_code).collect();
         let stopped: io::Result<Vec<_>> = nodes.iter().map(DataNode::stop).collect();
         let (stopped, count) = (stopped?, nodes.len());
-        let line = format!("stopped {count} data nodes for {:.1} s", time.as_secs_f64());
-        let still = Some((stopped, Instant::now() + time));
-        Ok(Inflicted { line, still, recovery: Recovery::OneReplaced(codes) })
+        Ok(Inflicted {
+            line: format!("stopped {count} data nodes for {:.1} s", self.stall.as_secs_f64()),
+            still: Some((stopped, Instant::now() + self.stall)),
+            // Changes that have reached the data nodes before are still acknowledged.
+            silence_min: self.stall / 2,
+            recovery: Recovery::Any,
+        })
     }
 
     fn data_nodes(&self) -> anyhow::Result<Vec<DataNode>> {
@@ -261,7 +265,7 @@ impl Inflicted {
         let met = match &self.recovery {
             Recovery::Survived(old) => servers.iter().any(|of| of.start_code == *old),
             Recovery::Replaced(old) => servers.iter().all(|of| of.start_code != *old),
-            Recovery::OneReplaced(old) => servers.iter().any(|of| !old.contains(&of.start_code)),
+            Recovery::Any => true,
             Recovery::Master(old) => master.start_code != *old,
             Recovery::DataNode(old) => {
                 let nodes = target.data_nodes().unwrap_or_default();
@@ -277,7 +281,8 @@ impl Inflicted {
 
 fn replaced(verb: &str, server: &ServerProcess) -> Inflicted {
     let line = format!("{verb} region server {}", server.line());
-    Inflicted { line, still: None, recovery: Recovery::Replaced(server.server.start_code) }
+    let recovery = Recovery::Replaced(server.server.start_code);
+    Inflicted { line, still: None, silence_min: Duration::ZERO, recovery }
 }
 
 fn failed(error: &io::Error) -> anyhow::Error {
@@ -287,6 +292,8 @@ fn failed(error: &io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
