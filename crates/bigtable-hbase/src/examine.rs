@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_may_give_a_sync_up_is_wrong() {
+    fn h76_a_log_that_may_give_a_sync_up_is_wrong() {
         let defaults = judged(&[]);
         let (verdict, help) = &defaults[WAL_SYNC];
         assert_eq!(*verdict, Verdict::Wrong);

@@ -17,11 +17,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{RowKey, Store};
+use bigtable::mutants::off;
+use bigtable::{ConditionalMutation, RowKey, Store};
 use bytes::Bytes;
+use futures::FutureExt;
 
-use crate::codec::{StoreRequest, encode};
-use crate::store::{LogWaits, Pending, StoreServer};
+use crate::codec::{StoreReply, StoreRequest, encode};
+use crate::failures::READY;
+use crate::mutated::WAITING_ROW_IS_FREE;
+use crate::store::{LogWaits, Pending, StoreServer, Waiting};
 use crate::tally::Sometimes;
 
 /// The longest wait, in lives of a request.
@@ -41,7 +45,9 @@ fn rows_of(request: &StoreRequest) -> Vec<(&Bytes, &RowKey)> {
 
 impl LogWaits {
     fn hold(&self, rows: &[(&Bytes, &RowKey)]) -> bool {
-        self.waiting.values().any(|of| rows_of(&of.request).iter().any(|row| rows.contains(row)))
+        let holds =
+            |of: &Waiting| rows_of(&of.pending.request).iter().any(|row| rows.contains(row));
+        self.waiting.values().any(holds)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -52,7 +58,7 @@ impl LogWaits {
 impl StoreServer {
     /// Whether the request changes a row whose last change waits for the log.
     pub(crate) fn is_locked(&self, request: &StoreRequest) -> bool {
-        self.state().log_waits.hold(&rows_of(request))
+        !off(WAITING_ROW_IS_FREE) && self.state().log_waits.hold(&rows_of(request))
     }
 
     /// Has a change wait for the log, or for the row of another one. Returns it if it need not.
@@ -66,17 +72,45 @@ impl StoreServer {
         let Some(life) = life.filter(|_| self.waits_for_log()) else { return Some(pending) };
         let nanos = LIVES_MAX * life.as_nanos() as u64;
         let delay = Duration::from_nanos(self.executor.draw(|rng| rng.below(nanos)));
+        let waiting = Waiting { held: self.holds(&pending.request), pending };
         let (number, store_life) = {
             let mut state = self.state();
             let waits = &mut state.log_waits;
             waits.last += 1;
             let number = waits.last;
-            waits.waiting.insert(number, pending);
+            waits.waiting.insert(number, waiting);
             (number, state.life)
         };
         let server = self.clone();
         self.executor.after(delay, self.process, move || server.end_log_wait(number, store_life));
         None
+    }
+
+    /// Whether the condition of a change holds; `None` if the change has none.
+    fn holds(&self, request: &StoreRequest) -> Option<bool> {
+        let StoreRequest::Check(table, request) = request else { return None };
+        let (then, otherwise) = (Vec::new(), Vec::new());
+        let question = ConditionalMutation { then, otherwise, ..request.clone() };
+        self.table(table).check_and_mutate_row(question).now_or_never().expect(READY).ok()
+    }
+
+    /// Applies a change whose condition was evaluated when its wait began.
+    ///
+    /// # Panics
+    /// If the condition has another result now: something changed the row meanwhile.
+    fn apply_late(&self, waiting: &Waiting) -> StoreReply {
+        let Waiting { held, pending: Pending { request, from, .. } } = waiting;
+        if let (StoreRequest::Check(table, check), Some(held), true) =
+            (request, *held, off(WAITING_ROW_IS_FREE))
+        {
+            let effect = if held { &check.then } else { &check.otherwise };
+            let (predicate, otherwise) = (Vec::new(), effect.clone());
+            let decided = ConditionalMutation { predicate, otherwise, ..check.clone() };
+            self.apply(&StoreRequest::Check(table.clone(), decided), *from);
+            return StoreReply::Checked(held);
+        }
+        assert_eq!(self.holds(request), *held, "the row changed during the wait: {request:?}");
+        self.apply(request, *from)
     }
 
     /// Applies a change whose wait began in this life of the store. Its condition holds as it did
@@ -94,11 +128,13 @@ impl StoreServer {
             let waits = &mut state.log_waits;
             (waits.waiting.remove(&number), std::mem::take(&mut waits.behind))
         };
-        let Some(Pending { request, from, reply }) = ended else { return };
-        if self.is_over(&reply) {
+        let Some(waiting) = ended else { return };
+        let result = self.apply_late(&waiting);
+        let applied = matches!(result, StoreReply::Done | StoreReply::Checked(_));
+        if applied && self.is_beyond_life(&waiting.pending.reply) {
             self.tally.happened(Sometimes::WaitedForLog);
         }
-        reply.send(encode(&self.apply(&request, from)));
+        waiting.pending.reply.send(encode(&result));
         self.state().queue.extend(behind);
         self.proceed();
     }
@@ -108,11 +144,11 @@ impl StoreServer {
     pub(crate) fn lose_log_waits(&self, waits: LogWaits) -> Vec<Pending> {
         let LogWaits { waiting, behind, .. } = waits;
         let waiting: Vec<_> = waiting.into_values().collect();
-        for Pending { request, from, .. } in &waiting {
+        for waiting in &waiting {
             if self.executor.draw(|rng| rng.below(2)) == 0 {
-                self.apply(request, *from);
+                self.apply_late(waiting);
             }
         }
-        waiting.into_iter().chain(behind).collect()
+        waiting.into_iter().map(|waiting| waiting.pending).chain(behind).collect()
     }
 }

@@ -77,10 +77,17 @@ enum Step {
 #[derive(Default)]
 pub(crate) struct LogWaits {
     /// Changes whose condition was evaluated, by number.
-    pub(crate) waiting: BTreeMap<u64, Pending>,
+    pub(crate) waiting: BTreeMap<u64, Waiting>,
     /// Changes that wait for the rows of these.
     pub(crate) behind: Vec<Pending>,
     pub(crate) last: u64,
+}
+
+/// A change whose condition was evaluated, and that waits for the log.
+pub(crate) struct Waiting {
+    /// Whether its condition held; `None` if it has none.
+    pub(crate) held: Option<bool>,
+    pub(crate) pending: Pending,
 }
 
 /// A mutation that waits for the next sync.
@@ -141,12 +148,17 @@ impl StoreServer {
     /// Returns whether the request is too old to be applied: the store has no floor, and the
     /// request's deadline has passed.
     pub(crate) fn is_over(&self, reply: &ReplyTo) -> bool {
-        let life = self.inner.request_life_max();
-        let over = life.is_some_and(|life| self.executor.now() > reply.sent + life);
+        let over = self.is_beyond_life(reply);
         if over {
             self.tally.happened(Sometimes::DeadlinePassed);
         }
         over
+    }
+
+    /// Whether more time has gone by since a request was sent than requests live.
+    pub(crate) fn is_beyond_life(&self, reply: &ReplyTo) -> bool {
+        let life = self.inner.request_life_max();
+        life.is_some_and(|life| self.executor.now() > reply.sent + life)
     }
 
     /// Applies a copy of a prewrite that arrives beyond every deadline, when nothing is left
@@ -172,7 +184,7 @@ impl StoreServer {
         self.state().tables.insert(name.clone(), table);
     }
 
-    fn table(&self, name: &Bytes) -> Arc<dyn Table> {
+    pub(crate) fn table(&self, name: &Bytes) -> Arc<dyn Table> {
         self.state().tables.get(name).expect("a table is opened before it is used").clone()
     }
 

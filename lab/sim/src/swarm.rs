@@ -192,6 +192,8 @@ impl Swarm {
     /// as without this call.
     pub(crate) fn make_like_hbase(&mut self, seed: u64) {
         self.apart = false;
+        // Each row is a request of its own.
+        self.splits_batches = true;
         if self.life.is_none() {
             self.without_floors(life(&mut Rng::new(seed)));
         }

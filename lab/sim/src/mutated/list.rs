@@ -1,6 +1,6 @@
 //! Lists the simulator's own mutants. Each has a name and the hazards that it lets through. A
-//! wrapper around a client's store or oracle makes all but `NO_SILENCE`, which the simulated store
-//! server makes.
+//! wrapper around a client's store or oracle makes all but `NO_SILENCE` and `WAITING_ROW_IS_FREE`,
+//! which the simulated store server makes.
 
 bigtable::mutants! {
     NO_TOMB_ON_ROLLBACK "no-tomb-on-rollback" "H01",
@@ -25,4 +25,5 @@ bigtable::mutants! {
     COMMIT_FORGETS_NOTIFY "commit-forgets-notify" "H48",
     SCANS_ONE_TABLET "scans-one-tablet" "H61",
     NO_SILENCE "no-silence" "H71",
+    WAITING_ROW_IS_FREE "waiting-row-is-free" "H76",
 }

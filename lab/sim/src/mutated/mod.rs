@@ -1,6 +1,6 @@
 //! Takes away defences by wrapping a client's store or oracle, so that the protocol's own
-//! files need no switch for them. One defence is taken from the simulated store server instead: its
-//! silence after a power cut.
+//! files need no switch for them. Two defences are taken from the simulated store server instead: its
+//! silence after a power cut, and the lock of a row whose change waits for the log.
 //!
 //! ```text
 //!   percolator-core, with this defence as with every other
@@ -29,6 +29,7 @@ use crate::oracle_layer::Layered;
 use ahead::{Ahead, Phases};
 pub use list::ALL;
 use list::NO_SILENCE;
+pub(crate) use list::WAITING_ROW_IS_FREE;
 #[cfg(mutants)]
 pub use list::switch_off;
 use table::MutatedStore;
