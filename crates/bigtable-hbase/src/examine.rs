@@ -53,8 +53,6 @@ const WAL_SYNC_MIN_MS: u64 = 24 * 3_600 * 1_000;
 /// The kind of log, and the only one whose failed syncs are repeated.
 const WAL_PROVIDER: &str = "hbase.wal.provider";
 const ASYNC_LOG: &str = "asyncfs";
-/// Whether the end of a region interrupts its requests.
-const CLOSE_WAIT_ABORT: &str = "hbase.regionserver.close.wait.abort";
 
 impl HbaseStore {
     /// Examines the cluster, the settings of its servers, and the tables of this store.
@@ -220,10 +218,9 @@ fn advice(about: String, found: &str, help: &str) -> Finding {
 fn of_log<'a>(
     about: impl Fn(&str) -> String,
     value: impl Fn(&str) -> Option<&'a str>,
-) -> Vec<Finding> {
-    let mut findings = Vec::new();
+) -> [Finding; 2] {
     let set = value(WAL_SYNC).or(value(WAL_SYNC_OLD));
-    findings.push(match set.map_or(Ok(WAL_SYNC_DEFAULT_MS), str::parse) {
+    let sync = match set.map_or(Ok(WAL_SYNC_DEFAULT_MS), str::parse) {
         Ok(ms) if ms >= WAL_SYNC_MIN_MS => Finding::sound(about(WAL_SYNC), format!("{ms} ms")),
         Ok(ms) => {
             let help = "an update may be lost if HDFS stalls for longer: set it to 2147483647 in \
@@ -234,9 +231,9 @@ fn of_log<'a>(
             let found = format!("{:?} is no number of milliseconds", set.unwrap_or_default());
             Finding::wrong(about(WAL_SYNC), found, "give it in milliseconds")
         }
-    });
+    };
     let asyncfs = "set it to asyncfs in hbase-site.xml and restart the server";
-    findings.push(match value(WAL_PROVIDER).unwrap_or("defaultProvider") {
+    let kind = match value(WAL_PROVIDER).unwrap_or("defaultProvider") {
         ASYNC_LOG => Finding::sound(about(WAL_PROVIDER), ASYNC_LOG),
         "multiwal" if value("hbase.wal.regiongrouping.delegate.provider") == Some(ASYNC_LOG) => {
             Finding::sound(about(WAL_PROVIDER), "multiwal over asyncfs")
@@ -251,13 +248,8 @@ fn of_log<'a>(
             let help = format!("an update may be lost if a sync of the log fails: {asyncfs}");
             Finding::wrong(about(WAL_PROVIDER), other, help)
         }
-    });
-    if value(CLOSE_WAIT_ABORT) == Some("true") {
-        let help = "remove it from hbase-site.xml and restart the server: an update may be lost if \
-                    a region that closes interrupts a request that waits for the log";
-        findings.push(Finding::wrong(about(CLOSE_WAIT_ABORT), "true", help));
-    }
-    findings
+    };
+    [sync, kind]
 }
 
 /// Judges the description of a table, by its name in HBase's shell.
@@ -339,7 +331,6 @@ mod tests {
             ("hbase.busy.wait.duration", "10000"),
             (WAL_SYNC, "2147483647"),
             (WAL_PROVIDER, "asyncfs"),
-            (CLOSE_WAIT_ABORT, "false"),
             ("hbase.rootdir", "hdfs://h/hbase"),
             ("hbase.wal.hsync", "true"),
         ]);
@@ -356,7 +347,6 @@ mod tests {
         assert_eq!(*verdict, Verdict::Wrong);
         assert!(help.contains("an update may be lost") && help.contains("to 2147483647"), "{help}");
         assert_eq!(defaults[WAL_PROVIDER].0, Verdict::Advice);
-        assert!(!defaults.contains_key(CLOSE_WAIT_ABORT));
         for (name, value, verdict) in [
             (WAL_SYNC, "5000", Verdict::Wrong),
             (WAL_SYNC, "86399999", Verdict::Wrong),
@@ -364,7 +354,6 @@ mod tests {
             (WAL_SYNC, "for ever", Verdict::Wrong),
             (WAL_PROVIDER, "filesystem", Verdict::Wrong),
             (WAL_PROVIDER, "multiwal", Verdict::Advice),
-            (CLOSE_WAIT_ABORT, "true", Verdict::Wrong),
         ] {
             assert_eq!(judged(&[(name, value)])[name].0, verdict, "{name}={value}");
         }

@@ -59,8 +59,12 @@ enum Fate {
 
 impl HbaseTable {
     /// Changes a row without a condition.
-    pub(crate) async fn change(&self, row: &Bytes, mutations: &[Mutation]) -> Result<()> {
-        let until = self.client().deadline();
+    pub(crate) async fn change(
+        &self,
+        row: &Bytes,
+        mutations: &[Mutation],
+        until: Instant,
+    ) -> Result<()> {
         let effect = Effect::of(mutations);
         if effect.is_empty() {
             return Ok(());
@@ -72,11 +76,15 @@ impl HbaseTable {
     }
 
     /// Changes a row depending on its cells. Returns true if the predicate held.
-    pub(crate) async fn decide(&self, request: &ConditionalMutation) -> Result<bool> {
-        let (row, until) = (request.row.to_bytes(), self.client().deadline());
+    pub(crate) async fn decide(
+        &self,
+        request: &ConditionalMutation,
+        until: Instant,
+    ) -> Result<bool> {
+        let row = request.row.to_bytes();
         let (then, otherwise) = (Effect::of(&request.then), Effect::of(&request.otherwise));
         if request.predicate.is_empty() {
-            self.change(&row, &request.otherwise).await?;
+            self.change(&row, &request.otherwise, until).await?;
             return Ok(false);
         }
         if otherwise.is_empty()

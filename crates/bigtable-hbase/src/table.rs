@@ -338,16 +338,22 @@ impl Table for HbaseTable {
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {
         request.check(&self.schema)?;
-        self.change(&request.row.to_bytes(), &request.mutations).await
+        let until = self.client.deadline();
+        self.change(&request.row.to_bytes(), &request.mutations, until).await
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
         request.check(&self.schema)?;
-        self.decide(&request).await
+        self.decide(&request, self.client.deadline()).await
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));
+        // All have the deadline of the batch, also those that wait for a place among `AT_ONCE`.
+        let until = self.client.deadline();
+        let each = requests.into_iter().map(|request| async move {
+            request.check(&self.schema)?;
+            self.decide(&request, until).await
+        });
         let each: Vec<_> = each.collect();
         stream::iter(each).buffered(AT_ONCE).collect().await
     }

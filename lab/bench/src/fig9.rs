@@ -7,6 +7,7 @@
 //!   rpc_2        store and oracle in processes of their own, over gRPC, all on the same two cores
 //!   postgres_2   PostgreSQL over a unix socket, each transaction one function in PL/pgSQL, all on
 //!                the same two cores
+//!   hbase_2      a cluster of HBase on the same two cores, if `--hbase` names one
 //! ```
 //!
 //! A process of its own drives each store (`work`), and the arms take turns in short blocks.
@@ -17,8 +18,11 @@
 mod report;
 mod work;
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::{Context as _, bail};
+use bigtable_hbase::HbaseAddress;
 use clap::{Args, ValueEnum};
 use percolator_cli::context::Context;
 use percolator_cli::progress::Progress;
@@ -29,6 +33,7 @@ use serde_json::{Value, json};
 use tpce::postgres::Server;
 
 use crate::flags::{Common, brokerage, within};
+use crate::hbase::own_namespace;
 use crate::processes::{Driver, cores};
 use crate::report::Report;
 use crate::statistics::is_late;
@@ -62,7 +67,9 @@ const OPEN_TRIES: usize = 3;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig9 --quick --out fig9
-  percolator-bench fig9 --customers 5000 --seconds 60 --json")]
+  percolator-bench fig9 --customers 5000 --seconds 60 --json
+  scripts/hbase.sh sh -c \\
+    'percolator-bench fig9 --quick --hbase \"$PERCOLATOR_HBASE\" --pids \"$HBASE_PIDS\"'")]
 pub(crate) struct Fig9 {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -75,6 +82,31 @@ pub(crate) struct Fig9 {
     /// Leave out a store; may be repeated.
     #[arg(long, value_enum, value_name = "STORE")]
     without: Vec<Store>,
+    /// Also measure over HBase at this address, in a new namespace, which stays. All its processes
+    /// must be of this machine.
+    #[arg(long, value_name = "ADDRESS", requires = "pids")]
+    pub(crate) hbase: Option<HbaseAddress>,
+    /// A directory with a file for each process of HBase and HDFS, which holds the process's id.
+    /// Their processor time is that of the arm.
+    #[arg(long, value_name = "DIR", requires = "hbase")]
+    pids: Option<PathBuf>,
+}
+
+/// The ids of processes, each in a file of its own.
+fn ids(dir: &Path) -> anyhow::Result<Vec<u32>> {
+    let what = || format!("reading ids of processes in {}", dir.display());
+    let mut ids = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(what)? {
+        let text = std::fs::read_to_string(entry.with_context(what)?.path()).with_context(what)?;
+        ids.push(text.trim().parse().with_context(what)?);
+    }
+    if ids.is_empty() {
+        bail!(
+            "{} holds no ids of processes: give the HBASE_PIDS of scripts/hbase.sh",
+            dir.display()
+        );
+    }
+    Ok(ids)
 }
 
 impl Fig9 {
@@ -218,6 +250,7 @@ impl Fig9 {
         }
         let mut stores: Vec<Store> = Store::value_variants().to_vec();
         stores.retain(|store| !self.without.contains(store));
+        stores.retain(|store| *store != Store::Hbase || self.hbase.is_some());
         if let Err(error) = Server::find()
             && stores.contains(&Store::Postgres)
         {
@@ -237,6 +270,8 @@ impl Fig9 {
             let (data, seed) = (dir.to_string_lossy(), self.common.seed.to_string());
             let arguments = ["--store", store.name(), "--customers", &customers];
             let arguments = arguments.into_iter().chain(["--seed", &seed, "--data", &data]);
+            let of_hbase = if *store == Store::Hbase { self.of_hbase()? } else { Vec::new() };
+            let arguments = arguments.chain(of_hbase.iter().map(String::as_str));
             let mut driver = Driver::start("fig9-store", arguments, &cores)?;
             let loaded = driver.answer()?;
             drivers.push((*store, driver, loaded));
@@ -256,6 +291,17 @@ impl Fig9 {
         }
         let took_s = started.elapsed().as_secs_f64();
         Ok(Outcome { arms, stores: ended, missing, took_s })
+    }
+
+    /// What the driver of HBase needs to know: its own namespace, and the processes that serve it.
+    fn of_hbase(&self) -> anyhow::Result<Vec<String>> {
+        let (Some(address), Some(pids)) = (&self.hbase, &self.pids) else { return Ok(Vec::new()) };
+        let address = own_namespace(address, "fig9").to_string();
+        let mut arguments = vec!["--address".to_owned(), address];
+        for id in ids(pids)? {
+            arguments.extend(["--process".to_owned(), id.to_string()]);
+        }
+        Ok(arguments)
     }
 
     /// Sends requests at a share of the store's closed-loop rate, then ends the store.

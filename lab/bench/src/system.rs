@@ -81,24 +81,48 @@ pub(crate) fn shared_clock() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Processor time since a moment, of this process and of its descendants.
+/// Processor time since a moment, of this process, of its descendants, and of other processes that
+/// work for it.
 #[derive(Debug)]
 pub(crate) struct Spent {
     own: Option<Duration>,
     others: Option<Duration>,
+    helpers: Vec<u32>,
+    of_helpers: Option<Duration>,
 }
 
 impl Spent {
     pub(crate) fn new() -> Self {
-        Spent { own: cpu_time(), others: descendants_cpu() }
+        Spent::with(&[])
+    }
+
+    /// Counts other processes of this machine, too.
+    pub(crate) fn with(helpers: &[u32]) -> Self {
+        Spent {
+            own: cpu_time(),
+            others: descendants_cpu(),
+            helpers: helpers.to_vec(),
+            of_helpers: processes_cpu(helpers),
+        }
     }
 
     pub(crate) fn seconds(&self) -> Option<f64> {
         let since = |now: Option<Duration>, then: Option<Duration>| {
             Some(now?.saturating_sub(then?).as_secs_f64())
         };
-        Some(since(cpu_time(), self.own)? + since(descendants_cpu(), self.others)?)
+        let of_helpers = since(processes_cpu(&self.helpers), self.of_helpers)?;
+        Some(since(cpu_time(), self.own)? + since(descendants_cpu(), self.others)? + of_helpers)
     }
+}
+
+/// Processor time of processes of this machine; `None` if one of them has ended.
+fn processes_cpu(processes: &[u32]) -> Option<Duration> {
+    let mut all = 0;
+    for process in processes {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        all += parse_stat(&stat)?.1;
+    }
+    Some(TICK * u32::try_from(all).ok()?)
 }
 
 /// Processor time of all descendants of this process, including those that have ended.

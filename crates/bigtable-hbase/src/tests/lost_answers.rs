@@ -9,6 +9,7 @@ use bigtable::{
 };
 
 use super::fake::{Fake, Fault};
+use crate::table::AT_ONCE;
 
 const DATA: Family = Family::from_static("data");
 
@@ -148,4 +149,19 @@ async fn no_copy_is_sent_after_the_deadline() {
     let result = table.check_and_mutate_row(guarded).await;
     assert!(matches!(result, Err(Error::Unknown { .. })), "{result:?}");
     assert_eq!(fake.changes(), 2, "a second copy was sent after the deadline");
+}
+
+/// All rows of a batch have its deadline, also those that wait for a place.
+#[tokio::test]
+async fn no_row_of_a_batch_is_sent_after_the_deadline_of_the_batch() {
+    let fake = Fake::start().await;
+    let table = table(&fake, "deadline=1s").await;
+    fake.next(&[Fault::Silent; AT_ONCE]);
+    let change = |row: usize| ConditionalMutation {
+        otherwise: vec![set("new")],
+        ..ConditionalMutation::new(format!("r{row}"))
+    };
+    let results = table.check_and_mutate_rows((0..2 * AT_ONCE).map(change).collect()).await;
+    assert!(results.iter().all(Result::is_err), "{results:?}");
+    assert_eq!(fake.changes() as usize, AT_ONCE, "a row was sent after the deadline");
 }

@@ -52,7 +52,7 @@ const PER_CPU_SECOND: [Rate; 2] = [trade_results_per_cpu_s, transactions_per_cpu
 type Ratio = (&'static str, [(Store, usize); 2], [Rate; 2], Option<f64>, Option<f64>);
 
 const TWO: (Store, usize) = (Store::Embedded, 2);
-const RATIOS: [Ratio; 4] = [
+const RATIOS: [Ratio; 6] = [
     ("two_cores/one_core", [TWO, (Store::Embedded, 1)], PER_SECOND, Some(1.7), Some(1.7)),
     (
         "embedded/postgres_per_cpu_s",
@@ -66,6 +66,14 @@ const RATIOS: [Ratio; 4] = [
         [(Store::Rpc, 2), (Store::Postgres, 2)],
         PER_CPU_SECOND,
         Some(0.2),
+        Some(0.033),
+    ),
+    ("hbase/rpc_per_cpu_s", [(Store::Hbase, 2), (Store::Rpc, 2)], PER_CPU_SECOND, None, None),
+    (
+        "hbase/postgres_per_cpu_s",
+        [(Store::Hbase, 2), (Store::Postgres, 2)],
+        PER_CPU_SECOND,
+        None,
         Some(0.033),
     ),
     (
@@ -101,11 +109,17 @@ pub(super) fn report(settings: &Fig9, scale: tpce::Scale, outcome: &Outcome) -> 
         "seed": seed,
         "durability": "buffered",
     });
-    let figures = RATIOS.iter().map(|(name, arms, [results, _], bar, paper)| {
+    let ratios = || {
+        let wanted = |(_, arms, ..): &&Ratio| {
+            settings.hbase.is_some() || arms.iter().all(|(store, _)| *store != Store::Hbase)
+        };
+        RATIOS.iter().filter(wanted)
+    };
+    let figures = ratios().map(|(name, arms, [results, _], bar, paper)| {
         let figure = Figure::new(*name, estimate(outcome, seed, *arms, *results));
         figure.bar(bar.map(Bar::AtLeast)).paper(*paper)
     });
-    let all = RATIOS.iter().map(|(name, arms, [_, all], ..)| {
+    let all = ratios().map(|(name, arms, [_, all], ..)| {
         let all = estimate_json(estimate(outcome, seed, *arms, *all));
         json!({ "name": name, "of_transactions": all })
     });
@@ -183,6 +197,7 @@ impl Store {
             Store::Small => ("embedded, an eighth of the customers", Role::Ours(1)),
             Store::Rpc => ("over RPC", Role::Ours(2)),
             Store::Postgres => ("PostgreSQL, functions in PL/pgSQL", Role::Peer(0)),
+            Store::Hbase => ("over HBase", Role::Ours(3)),
         }
     }
 }

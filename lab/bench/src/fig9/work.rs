@@ -7,17 +7,18 @@
 //! {"end": true}                      checks, and the counts under each name
 //! ```
 //!
-//! Processor time is that of this process and of every process that it started.
+//! Processor time is that of this process, of every process that it started, and of those that serve
+//! HBase.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
 use clap::{Args, ValueEnum};
-use percolator::cluster::Cluster;
+use percolator::cluster::{Cluster, StoreAddress};
 use percolator::{Durability, OpenOptions, Percolator};
 use serde_json::{Value, json};
 use tpce::postgres;
@@ -46,6 +47,8 @@ pub(crate) enum Store {
     Rpc,
     /// PostgreSQL.
     Postgres,
+    /// HBase, where `--hbase` names it.
+    Hbase,
 }
 
 impl Store {
@@ -55,6 +58,7 @@ impl Store {
             Store::Small => "small",
             Store::Rpc => "rpc",
             Store::Postgres => "postgres",
+            Store::Hbase => "hbase",
         }
     }
 
@@ -69,6 +73,8 @@ impl Store {
 /// A brokerage in a store, with the processes that serve it.
 struct Bed {
     exchange: Exchange,
+    /// The processes that serve the store and were not started by this one.
+    others: Vec<u32>,
     _servers: Vec<Server>,
     _postgres: Option<postgres::Server>,
 }
@@ -78,7 +84,7 @@ struct Bed {
 fn clients(store: Store) -> usize {
     match store {
         Store::Embedded | Store::Small => 8,
-        Store::Rpc => 64,
+        Store::Rpc | Store::Hbase => 64,
         Store::Postgres => 16,
     }
 }
@@ -96,13 +102,19 @@ pub(crate) struct Fig9Store {
     /// An empty directory.
     #[arg(long)]
     data: PathBuf,
+    /// The address of the store, if it is HBase.
+    #[arg(long)]
+    address: Option<String>,
+    /// The processes that serve the store, if others have started them.
+    #[arg(long)]
+    process: Vec<u32>,
 }
 
 impl Fig9Store {
     /// Loads the brokerage, and answers requests until one ends it.
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let started = Instant::now();
-        let bed = load(self.store, Scale::new(self.customers, self.seed), &self.data).await?;
+        let bed = self.load(Scale::new(self.customers, self.seed)).await?;
         say(&json!({ "loaded_s": started.elapsed().as_secs_f64() }))?;
         let mut totals = BTreeMap::<String, Report>::new();
         let mut requests = requests();
@@ -111,7 +123,7 @@ impl Fig9Store {
                 serde_json::from_str(&line).context("reading a request on stdin")?;
             let number = |name: &str| request[name].as_f64();
             if let Some(seconds) = number("closed") {
-                let spent = Spent::new();
+                let spent = Spent::with(&bed.others);
                 let length = Duration::from_secs_f64(seconds);
                 let report = bed.exchange.closed(clients(self.store), length).await?;
                 say(&block(&report, &spent))?;
@@ -120,7 +132,7 @@ impl Fig9Store {
             } else if let (Some(rate), Some(seconds)) = (number("open"), number("seconds")) {
                 // The requests are sent by a thread that this thread starts.
                 go_before_all_others();
-                let spent = Spent::new();
+                let spent = Spent::with(&bed.others);
                 match bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await {
                     Ok(report) => say(&open(&report, rate, &spent)?)?,
                     // A saturated store has no meaningful latencies, so only this is reported.
@@ -139,37 +151,50 @@ impl Fig9Store {
         }
         Ok(())
     }
-}
 
-async fn load(store: Store, scale: Scale, data: &Path) -> anyhow::Result<Bed> {
-    let (mut servers, mut postgres) = (Vec::new(), None);
-    let exchange = match store {
-        Store::Embedded | Store::Small => {
-            let options = OpenOptions {
-                durability: Durability::Buffered,
-                cache_bytes: CACHE_BYTES,
-                ..OpenOptions::default()
-            };
-            Exchange::load(Percolator::open_with(data, options).await?, scale).await?
-        }
-        Store::Rpc => {
-            let buffered = ["--durability", "buffered"];
-            let table = Server::over(&data.join("table"), "table", ANY_PORT, &buffered)?;
-            let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
-            let address = format!("bigtable://{}/bench/fig9", table.address());
-            let address = Address::from_env(&address)?;
-            let client = GrpcStore::open(&address, ClientOptions::default()).await?;
-            let cluster = Cluster::new(vec![oracle.address().parse()?]);
-            let db = Percolator::connect(Arc::new(client), Cluster { gc: None, ..cluster }).await?;
-            servers = vec![table, oracle];
-            Exchange::load(db, scale).await?
-        }
-        Store::Postgres => {
-            let server = postgres.insert(postgres::Server::start(data, postgres::Server::find()?)?);
-            Exchange::load_postgres(server, scale).await?
-        }
-    };
-    Ok(Bed { exchange, _servers: servers, _postgres: postgres })
+    async fn load(&self, scale: Scale) -> anyhow::Result<Bed> {
+        let data = &self.data;
+        let (mut servers, mut postgres) = (Vec::new(), None);
+        let exchange = match self.store {
+            Store::Embedded | Store::Small => {
+                let options = OpenOptions {
+                    durability: Durability::Buffered,
+                    cache_bytes: CACHE_BYTES,
+                    ..OpenOptions::default()
+                };
+                Exchange::load(Percolator::open_with(data, options).await?, scale).await?
+            }
+            Store::Rpc => {
+                let buffered = ["--durability", "buffered"];
+                let table = Server::over(&data.join("table"), "table", ANY_PORT, &buffered)?;
+                let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
+                let address = format!("bigtable://{}/bench/fig9", table.address());
+                let address = Address::from_env(&address)?;
+                let client = GrpcStore::open(&address, ClientOptions::default()).await?;
+                let cluster = Cluster::new(vec![oracle.address().parse()?]);
+                let db =
+                    Percolator::connect(Arc::new(client), Cluster { gc: None, ..cluster }).await?;
+                servers = vec![table, oracle];
+                Exchange::load(db, scale).await?
+            }
+            Store::Hbase => {
+                let address = self.address.as_deref().context("HBase needs --address")?;
+                let store = StoreAddress::from_env(address)?.open(ClientOptions::default()).await?;
+                let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
+                let cluster = Cluster::new(vec![oracle.address().parse()?]);
+                let db = Percolator::connect(store, Cluster { gc: None, ..cluster }).await?;
+                servers = vec![oracle];
+                Exchange::load(db, scale).await?
+            }
+            Store::Postgres => {
+                let server =
+                    postgres.insert(postgres::Server::start(data, postgres::Server::find()?)?);
+                Exchange::load_postgres(server, scale).await?
+            }
+        };
+        let others = self.process.clone();
+        Ok(Bed { exchange, others, _servers: servers, _postgres: postgres })
+    }
 }
 
 fn block(report: &Report, spent: &Spent) -> Value {
