@@ -293,7 +293,7 @@ impl Fig9 {
         Ok(Outcome { arms, stores: ended, missing, took_s })
     }
 
-    /// What the driver of HBase needs to know: its own namespace, and the processes that serve it.
+    /// The driver's arguments about HBase: a namespace of its own, and the processes that serve it.
     fn of_hbase(&self) -> anyhow::Result<Vec<String>> {
         let (Some(address), Some(pids)) = (&self.hbase, &self.pids) else { return Ok(Vec::new()) };
         let address = own_namespace(address, "fig9").to_string();

@@ -97,9 +97,9 @@ enum Command {
         /// The number of seeds that are tried for each mutant.
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
-        /// Looks over stores like HBase, in the tests and seeds that can run there. Leaves out mutants
-        /// of the store on disk, of floors, of one-step commits and of notifications in tables of
-        /// their own.
+        /// Looks over stores like HBase, in the tests and seeds that can run there. Leaves out
+        /// mutants of the store on disk, of floors, of one-step commits and of notifications in
+        /// tables of their own.
         #[arg(long)]
         like_hbase: bool,
         /// The mutants to try; by default all.

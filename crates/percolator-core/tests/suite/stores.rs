@@ -20,8 +20,8 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
     Arc::new(memory(locality_groups))
 }
 
-/// The variable with which `percolator-sim mutants --like-hbase` runs a test over a store that is
-/// like HBase: it has notifications in their rows, and no floor.
+/// If this variable is set, the tests run over a store that is like HBase. It has notifications in
+/// their rows, and no floor. `percolator-sim mutants --like-hbase` sets it.
 const LIKE_HBASE: &str = "PERCOLATOR_LIKE_HBASE";
 
 fn memory(locality_groups: bool) -> MemoryStore {

@@ -7,8 +7,8 @@
 //! {"end": true}                      checks, and the counts under each name
 //! ```
 //!
-//! Processor time is that of this process, of every process that it started, and of those that serve
-//! HBase.
+//! Processor time is that of this process, of every process that it started, and of those that
+//! serve HBase.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

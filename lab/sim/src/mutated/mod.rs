@@ -1,6 +1,6 @@
 //! Takes away defences by wrapping a client's store or oracle, so that the protocol's own
-//! files need no switch for them. Two defences are taken from the simulated store server instead: its
-//! silence after a power cut, and the lock of a row whose change waits for the log.
+//! files need no switch for them. Two defences are taken from the simulated store server instead.
+//! It is silent after a power cut, and it locks a row whose change waits for the log.
 //!
 //! ```text
 //!   percolator-core, with this defence as with every other
