@@ -38,8 +38,13 @@ const AFTER_S: f64 = 30.0;
 const WINDOW_S: f64 = 5.0;
 /// Time until others take a worker for dead. A worker cannot renew its token during the outage.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Most splits before the run, for each server.
-const SPLITS_A_SERVER: u64 = 4;
+/// Regions for each server before the run, if so many splits succeed.
+const REGIONS_A_SERVER: usize = 2;
+/// The regions of HBase's own tables, at most.
+const OTHER_REGIONS: usize = 2;
+/// Most attempts to split a region, for each server. A region cannot be split again before HBase
+/// has compacted its files.
+const SPLITS_A_SERVER: u64 = 8;
 /// The minute of the paper's curve at which its throughput is back.
 const PAPER_BACK: f64 = 14.0;
 
@@ -98,14 +103,17 @@ impl Outcome {
 /// Splits the tables until each server can have a share, and spreads the regions over all servers.
 /// A small brokerage has one region for each of its tables.
 async fn spread(admin: &HbaseStore, servers: usize) -> anyhow::Result<()> {
-    let mut refused = None;
+    let (mut refused, wanted) = (None, REGIONS_A_SERVER * servers);
     for draw in 0..SPLITS_A_SERVER * servers as u64 {
-        // A region that was split a moment ago is refused until its files are compacted.
         refused = admin.reshape(Reshape::Split, draw).await.err().or(refused);
         tokio::time::sleep(Duration::from_secs(1)).await;
+        let all = admin.cluster().await?.servers;
+        if all.iter().map(|server| server.regions).sum::<usize>() >= wanted + OTHER_REGIONS {
+            break;
+        }
     }
     let regions = admin.spread().await?;
-    if regions < 2 * servers {
+    if regions < servers {
         let why =
             refused.map_or("the tables have too few rows".to_owned(), |last| last.to_string());
         let what = format!("the tables have only {regions} regions for {servers} servers: {why}");
