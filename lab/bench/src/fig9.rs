@@ -18,14 +18,16 @@
 mod report;
 mod work;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use bigtable_hbase::HbaseAddress;
 use clap::{Args, ValueEnum};
 use percolator_cli::context::Context;
+use percolator_cli::exit::Failure;
 use percolator_cli::progress::Progress;
+use percolator_torture::process_ids;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -90,23 +92,6 @@ pub(crate) struct Fig9 {
     /// Their processor time is that of the arm.
     #[arg(long, value_name = "DIR", requires = "hbase")]
     pids: Option<PathBuf>,
-}
-
-/// The ids of processes, each in a file of its own.
-fn ids(dir: &Path) -> anyhow::Result<Vec<u32>> {
-    let what = || format!("reading ids of processes in {}", dir.display());
-    let mut ids = Vec::new();
-    for entry in std::fs::read_dir(dir).with_context(what)? {
-        let text = std::fs::read_to_string(entry.with_context(what)?.path()).with_context(what)?;
-        ids.push(text.trim().parse().with_context(what)?);
-    }
-    if ids.is_empty() {
-        bail!(
-            "{} holds no ids of processes: give the HBASE_PIDS of scripts/hbase.sh",
-            dir.display()
-        );
-    }
-    Ok(ids)
 }
 
 impl Fig9 {
@@ -296,9 +281,14 @@ impl Fig9 {
     /// The driver's arguments about HBase: a namespace of its own, and the processes that serve it.
     fn of_hbase(&self) -> anyhow::Result<Vec<String>> {
         let (Some(address), Some(pids)) = (&self.hbase, &self.pids) else { return Ok(Vec::new()) };
+        let processes = process_ids(pids).with_context(|| pids.display().to_string())?;
+        if processes.is_empty() {
+            let what = format!("{}: no file with the id of a process", pids.display());
+            return Err(Failure::usage(what, "give the HBASE_PIDS of scripts/hbase.sh"));
+        }
         let address = own_namespace(address, "fig9").to_string();
         let mut arguments = vec!["--address".to_owned(), address];
-        for id in ids(pids)? {
+        for (_, id) in processes {
             arguments.extend(["--process".to_owned(), id.to_string()]);
         }
         Ok(arguments)

@@ -88,7 +88,6 @@ pub(crate) struct Spent {
     own: Option<Duration>,
     others: Option<Duration>,
     helpers: Vec<u32>,
-    of_helpers: Option<Duration>,
 }
 
 impl Spent {
@@ -98,31 +97,25 @@ impl Spent {
 
     /// Counts other processes of this machine, too.
     pub(crate) fn with(helpers: &[u32]) -> Self {
-        Spent {
-            own: cpu_time(),
-            others: descendants_cpu(),
-            helpers: helpers.to_vec(),
-            of_helpers: processes_cpu(helpers),
-        }
+        Spent { own: cpu_time(), others: others_cpu(helpers), helpers: helpers.to_vec() }
     }
 
     pub(crate) fn seconds(&self) -> Option<f64> {
         let since = |now: Option<Duration>, then: Option<Duration>| {
             Some(now?.saturating_sub(then?).as_secs_f64())
         };
-        let of_helpers = since(processes_cpu(&self.helpers), self.of_helpers)?;
-        Some(since(cpu_time(), self.own)? + since(descendants_cpu(), self.others)? + of_helpers)
+        Some(since(cpu_time(), self.own)? + since(others_cpu(&self.helpers), self.others)?)
     }
 }
 
-/// Processor time of processes of this machine; `None` if one of them has ended.
-fn processes_cpu(processes: &[u32]) -> Option<Duration> {
-    let mut all = 0;
-    for process in processes {
+/// Processor time of all descendants and of the helpers; `None` if a helper has ended.
+fn others_cpu(helpers: &[u32]) -> Option<Duration> {
+    let mut ticks = 0;
+    for process in helpers {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        all += parse_stat(&stat)?.1;
+        ticks += parse_stat(&stat)?.1;
     }
-    Some(TICK * u32::try_from(all).ok()?)
+    Some(descendants_cpu()? + TICK * u32::try_from(ticks).ok()?)
 }
 
 /// Processor time of all descendants of this process, including those that have ended.

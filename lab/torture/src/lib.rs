@@ -9,5 +9,5 @@
 mod servers;
 mod victim;
 
-pub use servers::{DataNode, Program, ServerProcess, Servers};
+pub use servers::{DataNode, Program, ServerProcess, Servers, process_ids};
 pub use victim::{Stopped, Victim, end_process, kill_process};

@@ -158,6 +158,23 @@ impl ServerProcess {
     }
 }
 
+/// Reads the ids of processes from the files of a directory, as `scripts/hbase.sh` writes them. A
+/// process that is being started again has none.
+///
+/// # Errors
+/// The errors of reading the directory.
+pub fn process_ids(directory: &Path) -> io::Result<Vec<(PathBuf, u32)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let file = entry?.path();
+        let id = std::fs::read_to_string(&file).ok();
+        let id = id.and_then(|text| text.trim().parse().ok());
+        found.extend(id.map(|id| (file, id)));
+    }
+    found.sort();
+    Ok(found)
+}
+
 /// A data node of HDFS on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataNode {
@@ -168,23 +185,16 @@ pub struct DataNode {
 }
 
 impl DataNode {
-    /// Finds the data nodes whose process ids are in files of a directory, as `scripts/hbase.sh`
-    /// writes them. A data node that is being started again has none.
+    /// Finds the data nodes whose process ids are in files of a directory.
     ///
     /// # Errors
-    /// The errors of reading the directory.
+    /// As [`process_ids`].
     pub fn all(directory: &Path) -> io::Result<Vec<DataNode>> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(directory)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(DATA_NODE) {
-                let id = std::fs::read_to_string(entry.path()).ok();
-                let id = id.and_then(|text| text.trim().parse().ok());
-                found.extend(id.map(|id| DataNode { file: entry.path(), id }));
-            }
-        }
-        found.sort_by(|a, b| a.file.cmp(&b.file));
-        Ok(found)
+        let is_one = |file: &Path| {
+            file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(DATA_NODE))
+        };
+        let nodes = process_ids(directory)?.into_iter().filter(|(file, _)| is_one(file));
+        Ok(nodes.map(|(file, id)| DataNode { file, id }).collect())
     }
 
     /// Kills the process with SIGKILL, if it is a data node.

@@ -11,12 +11,11 @@
 //! serve HBase.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bigtable_grpc::{Address, ClientOptions, GrpcStore};
+use bigtable_grpc::ClientOptions;
 use clap::{Args, ValueEnum};
 use percolator::cluster::{Cluster, StoreAddress};
 use percolator::{Durability, OpenOptions, Percolator};
@@ -74,7 +73,7 @@ impl Store {
 struct Bed {
     exchange: Exchange,
     /// The processes that serve the store and were not started by this one.
-    others: Vec<u32>,
+    helpers: Vec<u32>,
     _servers: Vec<Server>,
     _postgres: Option<postgres::Server>,
 }
@@ -123,7 +122,7 @@ impl Fig9Store {
                 serde_json::from_str(&line).context("reading a request on stdin")?;
             let number = |name: &str| request[name].as_f64();
             if let Some(seconds) = number("closed") {
-                let spent = Spent::with(&bed.others);
+                let spent = Spent::with(&bed.helpers);
                 let length = Duration::from_secs_f64(seconds);
                 let report = bed.exchange.closed(clients(self.store), length).await?;
                 say(&block(&report, &spent))?;
@@ -132,7 +131,7 @@ impl Fig9Store {
             } else if let (Some(rate), Some(seconds)) = (number("open"), number("seconds")) {
                 // The requests are sent by a thread that this thread starts.
                 go_before_all_others();
-                let spent = Spent::with(&bed.others);
+                let spent = Spent::with(&bed.helpers);
                 match bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await {
                     Ok(report) => say(&open(&report, rate, &spent)?)?,
                     // A saturated store has no meaningful latencies, so only this is reported.
@@ -167,24 +166,13 @@ impl Fig9Store {
             Store::Rpc => {
                 let buffered = ["--durability", "buffered"];
                 let table = Server::over(&data.join("table"), "table", ANY_PORT, &buffered)?;
-                let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
                 let address = format!("bigtable://{}/bench/fig9", table.address());
-                let address = Address::from_env(&address)?;
-                let client = GrpcStore::open(&address, ClientOptions::default()).await?;
-                let cluster = Cluster::new(vec![oracle.address().parse()?]);
-                let db =
-                    Percolator::connect(Arc::new(client), Cluster { gc: None, ..cluster }).await?;
-                servers = vec![table, oracle];
-                Exchange::load(db, scale).await?
+                servers.push(table);
+                Exchange::load(connect(&address, data, &mut servers).await?, scale).await?
             }
             Store::Hbase => {
                 let address = self.address.as_deref().context("HBase needs --address")?;
-                let store = StoreAddress::from_env(address)?.open(ClientOptions::default()).await?;
-                let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
-                let cluster = Cluster::new(vec![oracle.address().parse()?]);
-                let db = Percolator::connect(store, Cluster { gc: None, ..cluster }).await?;
-                servers = vec![oracle];
-                Exchange::load(db, scale).await?
+                Exchange::load(connect(address, data, &mut servers).await?, scale).await?
             }
             Store::Postgres => {
                 let server =
@@ -192,9 +180,22 @@ impl Fig9Store {
                 Exchange::load_postgres(server, scale).await?
             }
         };
-        let others = self.process.clone();
-        Ok(Bed { exchange, others, _servers: servers, _postgres: postgres })
+        let helpers = self.process.clone();
+        Ok(Bed { exchange, helpers, _servers: servers, _postgres: postgres })
     }
+}
+
+/// Connects to a store that other processes serve, with an oracle of its own.
+async fn connect(
+    address: &str,
+    data: &Path,
+    servers: &mut Vec<Server>,
+) -> anyhow::Result<Percolator> {
+    let store = StoreAddress::from_env(address)?.open(ClientOptions::default()).await?;
+    let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
+    let cluster = Cluster::new(vec![oracle.address().parse()?]);
+    servers.push(oracle);
+    Ok(Percolator::connect(store, Cluster { gc: None, ..cluster }).await?)
 }
 
 fn block(report: &Report, spent: &Spent) -> Value {

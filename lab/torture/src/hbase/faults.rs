@@ -166,7 +166,7 @@ impl Target {
                 let (address, id) = (&master.server.address, master.process.id);
                 let line = format!("killed master {address}, process {id}");
                 let recovery = Recovery::Master(master.server.start_code);
-                Ok(Inflicted { line, still: None, silence_min: Duration::ZERO, recovery })
+                Ok(Inflicted::ended(line, recovery))
             }
             Fault::Datanode => {
                 let nodes = self.data_nodes()?;
@@ -174,7 +174,7 @@ impl Target {
                 node.kill()?;
                 let line = format!("killed {}, process {}", node.name(), node.id);
                 let recovery = Recovery::DataNode(node);
-                Ok(Inflicted { line, still: None, silence_min: Duration::ZERO, recovery })
+                Ok(Inflicted::ended(line, recovery))
             }
             Fault::Stall => self.stall(),
         }
@@ -232,6 +232,11 @@ impl Target {
 }
 
 impl Inflicted {
+    /// A fault of which nothing goes on.
+    fn ended(line: String, recovery: Recovery) -> Self {
+        Inflicted { line, still: None, silence_min: Duration::ZERO, recovery }
+    }
+
     /// The moment when the fault's processes have ended or go on.
     pub(crate) fn ends_at(&self) -> Instant {
         self.still.as_ref().map_or_else(Instant::now, |(_, until)| *until)
@@ -282,7 +287,7 @@ impl Inflicted {
 fn replaced(verb: &str, server: &ServerProcess) -> Inflicted {
     let line = format!("{verb} region server {}", server.line());
     let recovery = Recovery::Replaced(server.server.start_code);
-    Inflicted { line, still: None, silence_min: Duration::ZERO, recovery }
+    Inflicted::ended(line, recovery)
 }
 
 fn failed(error: &io::Error) -> anyhow::Error {
