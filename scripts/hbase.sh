@@ -112,6 +112,8 @@ property() { echo "<property><name>$1</name><value>$2</value></property>"; }
     property hbase.wal.provider asyncfs
     property dfs.client.socket-timeout "${HBASE_HDFS_MS:-60000}"
     property hbase.procedure.remote.dispatcher.delay.msec 10
+    # A region can be split again once the files of its parent are dropped: two minutes by default.
+    property hbase.hfile.compaction.discharger.interval 5000
     for of in master regionserver; do
         property hbase.$of.hostname 127.0.0.1
         property hbase.$of.ipc.address 127.0.0.1

@@ -195,6 +195,24 @@ impl HbaseStore {
         refused.map_or(Ok(None), |failure| Err(failure.of_read()))
     }
 
+    /// The number of regions of the store's tables.
+    ///
+    /// # Errors
+    /// `Unavailable` if the regions cannot be read in time.
+    #[doc(hidden)]
+    pub async fn region_count(&self) -> bigtable::Result<usize> {
+        Ok(self.own_regions().await?.len())
+    }
+
+    async fn own_regions(&self) -> bigtable::Result<Vec<Region>> {
+        let mut regions = Vec::new();
+        for name in self.table_names().await? {
+            let id: Bytes = self.id(&name).into();
+            regions.extend(self.client().regions(&id).await.map_err(Failure::of_read)?);
+        }
+        Ok(regions)
+    }
+
     /// Moves the regions of the store's tables so that each region server has as many. Returns the
     /// number of regions.
     ///
@@ -202,11 +220,7 @@ impl HbaseStore {
     /// As [`reshape`](HbaseStore::reshape).
     #[doc(hidden)]
     pub async fn spread(&self) -> bigtable::Result<usize> {
-        let mut regions = Vec::new();
-        for name in self.table_names().await? {
-            let id: Bytes = self.id(&name).into();
-            regions.extend(self.client().regions(&id).await.map_err(Failure::of_read)?);
-        }
+        let regions = self.own_regions().await?;
         let (_, status) = self.status(&STATUS_OPTIONS).await.map_err(Failure::of_read)?;
         let servers = status.live_servers.into_iter().map(|live| live.server);
         for (region, server) in regions.iter().zip(servers.collect::<Vec<_>>().iter().cycle()) {

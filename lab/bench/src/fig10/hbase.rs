@@ -38,12 +38,10 @@ const AFTER_S: f64 = 30.0;
 const WINDOW_S: f64 = 5.0;
 /// Time until others take a worker for dead. A worker cannot renew its token during the outage.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Regions for each server before the run, if so many splits succeed.
+/// Fewest regions for each server before the run.
 const REGIONS_A_SERVER: usize = 2;
-/// The regions of HBase's own tables, at most.
-const OTHER_REGIONS: usize = 2;
 /// Most attempts to split a region, for each server. A region cannot be split again before HBase
-/// has compacted its files.
+/// has compacted its files and dropped the old ones.
 const SPLITS_A_SERVER: u64 = 8;
 /// The minute of the paper's curve at which its throughput is back.
 const PAPER_BACK: f64 = 14.0;
@@ -107,13 +105,12 @@ async fn spread(admin: &HbaseStore, servers: usize) -> anyhow::Result<()> {
     for draw in 0..SPLITS_A_SERVER * servers as u64 {
         refused = admin.reshape(Reshape::Split, draw).await.err().or(refused);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let all = admin.cluster().await?.servers;
-        if all.iter().map(|server| server.regions).sum::<usize>() >= wanted + OTHER_REGIONS {
+        if admin.region_count().await? >= wanted {
             break;
         }
     }
     let regions = admin.spread().await?;
-    if regions < servers {
+    if regions < wanted {
         let why =
             refused.map_or("the tables have too few rows".to_owned(), |last| last.to_string());
         let what = format!("the tables have only {regions} regions for {servers} servers: {why}");
