@@ -69,7 +69,9 @@ impl StoreServer {
         }
         let is_one_row = rows_of(&pending.request).len() == 1;
         let life = self.inner().request_life_max().filter(|_| is_one_row);
-        let Some(life) = life.filter(|_| self.waits_for_log()) else { return Some(pending) };
+        let Some(life) = life.filter(|_| self.transport.waits_for_log()) else {
+            return Some(pending);
+        };
         let nanos = LIVES_MAX * life.as_nanos() as u64;
         let delay = Duration::from_nanos(self.executor.draw(|rng| rng.below(nanos)));
         let waiting = Waiting { held: self.holds(&pending.request), pending };

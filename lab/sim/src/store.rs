@@ -34,7 +34,7 @@ use crate::transport::{ReplyTo, Server, Transport};
 pub(crate) struct StoreServer {
     pub(crate) process: ProcessId,
     pub(crate) executor: Executor,
-    transport: Transport,
+    pub(crate) transport: Transport,
     pub(crate) tally: Arc<Tally>,
     inner: MemoryStore,
     sync_max: Duration,
@@ -173,11 +173,6 @@ impl StoreServer {
         if matches!(applied, StoreReply::Checked(false)) {
             self.tally.happened(Sometimes::LateLock);
         }
-    }
-
-    /// Draws whether a change waits for the log.
-    pub(crate) fn waits_for_log(&self) -> bool {
-        self.transport.waits_for_log()
     }
 
     fn open(&self, name: &Bytes, table: Arc<dyn Table>) {
