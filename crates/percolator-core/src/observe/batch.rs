@@ -13,6 +13,7 @@
 //! ADR-9 says what this design costs, and what would change it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 use tracing::Instrument;
@@ -38,6 +39,9 @@ use crate::{Error, Result};
 /// If this many changes of a batch fail or conflict one by one and none is delivered, the
 /// cause lies outside of the changes.
 const ALL_FAIL: usize = 16;
+/// The shortest pause between two looks for changes, and the pause after an attempt that left some,
+/// are the batch's interval, but at most this.
+const LOOK_MAX: Duration = Duration::from_secs(10);
 /// A change, with the versions of its notification that were seen.
 type Seen = (Change, Vec<Timestamp>);
 
@@ -81,7 +85,8 @@ impl Delivered<'_> {
 pub(super) async fn batch_loop(context: Arc<Context>, registration: Arc<Registration>) {
     let Runner::Batch(batch, observer) = registration.runner.clone() else { return };
     let mut resume = None;
-    let mut pause = batch.interval;
+    let look = batch.interval.min(LOOK_MAX);
+    let mut pause = look;
     let mut last = Round::Delivered;
     while !context.is_stopping() {
         let seen = announced(&context);
@@ -91,12 +96,12 @@ pub(super) async fn batch_loop(context: Arc<Context>, registration: Arc<Registra
                 if last != Round::Full {
                     gather(&context, &registration.observed, batch.interval).await;
                 }
-                pause = batch.interval;
+                pause = look;
                 round(&context, &registration, batch, &*observer, &mut resume).await
             }
             Ok(false) => {
                 until_look(&context, batch.interval, pause, seen).await;
-                pause = (pause * 2).min(context.options.idle_max).max(batch.interval);
+                pause = (pause * 2).min(context.options.idle_max).max(look);
                 Ok(Round::Delivered)
             }
             Err(error) => Err(error),
@@ -106,7 +111,7 @@ pub(super) async fn batch_loop(context: Arc<Context>, registration: Arc<Registra
             Round::Undelivered
         });
         if last == Round::Undelivered {
-            hold_off(&context, batch.interval).await;
+            hold_off(&context, look).await;
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Decides when a batching observer looks for changes, and when it runs.
 //!
 //! A batch should be large under load, and soon when nothing else waits. So after the first change
-//! the observer **gathers**: it runs once no change has come for [`QUIET`], and at the latest after
-//! the batch's interval. Under load new changes come all the time, and each batch gathers for the
-//! whole interval. A single change waits for `QUIET`.
+//! the observer **gathers**. It runs once no change has come for a short time, and at the latest
+//! after the batch's interval. Under load new changes come all the time, and each batch gathers for
+//! the whole interval. A single change waits for the short time, which is [`QUIET`]. With an
+//! interval of more than ten seconds it is longer. Such changes need not be fresh, and a steady
+//! trickle of them should go together, too.
 //!
 //! Looking for newer changes is cheap. If the oracle has issued no timestamp since the last look,
 //! there is none. Otherwise the store returns at most one row: a notification above the timestamp
@@ -21,9 +23,10 @@ use crate::observe::context::Context;
 use crate::observe::idle::{has_notification, hints_waiting};
 use crate::records::schema::Observed;
 
-/// A batch is complete when no change has come for this time. It is also the shortest time between
-/// two looks.
+/// A batch is complete when no change has come for this time, or for this part of its interval, if
+/// that is longer. It is also the shortest time between two looks.
 const QUIET: Duration = Duration::from_millis(250);
+const QUIET_PART: u32 = 40;
 /// The shortest pause between two rounds. While a caller waits for idleness, a batch checks
 /// this often whether its turn has come.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -78,22 +81,22 @@ pub(super) async fn until_look(
     }
 }
 
-/// Waits until no change of the column has come for [`QUIET`], at most for `interval`. The wait
-/// also ends when a caller waits for idleness and only batches are left to do.
+/// Waits until no change of the column has come for a while, at most for `interval`. The wait also
+/// ends when a caller waits for idleness and only batches are left to do.
 pub(super) async fn gather(context: &Context, observed: &Observed, interval: Duration) {
     let bell = &context.shared.hints().collected;
     let begun = context.runtime().now();
-    let due = begun + interval;
+    let (due, quiet) = (begun + interval, QUIET.max(interval / QUIET_PART));
     let mut rung = bell.rung();
     let mut last = Look { at: begun, latest: latest(context).await, rung };
     while !context.is_stopping() {
-        rest_until(context, due.min(last.at + QUIET), rung).await;
+        rest_until(context, due.min(last.at + quiet), rung).await;
         rung = bell.rung();
         let now = context.runtime().now();
         if now >= due || is_hurried(context, begun) {
             return;
         }
-        if now < last.at + QUIET {
+        if now < last.at + quiet {
             continue;
         }
         let look = Look { at: now, latest: latest(context).await, rung };

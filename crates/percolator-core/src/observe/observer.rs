@@ -161,8 +161,8 @@ pub struct Batch {
     /// Most changes in one call. Default: 1,000 changes.
     pub changes_max: usize,
     /// The longest time that changes are gathered before the observer runs. It runs earlier if no
-    /// change has come for a quarter of a second. It also runs earlier if a caller waits for
-    /// idleness and only batches are left to do.
+    /// change has come for a quarter of a second, or for a fortieth of the interval if that is
+    /// longer. It also runs earlier if a caller waits for idleness and only batches are left to do.
     ///
     /// While the column has no changes, the worker looks less and less often for those of other
     /// clients. It looks at least every [`idle_max`](crate::WorkerOptions::idle_max); see also

@@ -234,7 +234,7 @@ impl BatchObserver for Sizes {
     }
 }
 
-/// A batch that gathers for ten seconds, in a process that hears of changes from the oracle alone.
+/// A batch that gathers, in a process that hears of changes from the oracle alone.
 struct Gathering {
     world: World,
     writer: Client,
@@ -244,11 +244,16 @@ struct Gathering {
 }
 
 impl Gathering {
+    /// A batch that gathers for ten seconds.
     async fn new(world: World) -> Self {
+        Gathering::of(world, Duration::from_secs(10)).await
+    }
+
+    async fn of(world: World, interval: Duration) -> Self {
         let (writer, worker) = (world.client().await, world.client().await);
         let table = writer.table("t").await.unwrap();
         let sizes = Arc::default();
-        let batch = Batch { changes_max: 500, interval: Duration::from_secs(10) };
+        let batch = Batch { changes_max: 500, interval };
         let observer = Sizes(Arc::clone(&sizes));
         let observer = Registration::batched("sizes", "t", &CHANGED, batch, observer);
         let options = WorkerOptions {
@@ -309,5 +314,29 @@ fn a_batch_gathers_for_its_whole_interval_while_changes_come() {
         let sizes = gathering.take();
         assert_eq!(sizes.iter().sum::<usize>(), 600, "{sizes:?}");
         assert!(sizes.len() <= 7, "a batch in ten seconds, and the rest: {sizes:?}");
+    });
+}
+
+#[test]
+fn a_batch_of_a_minute_gathers_a_trickle_of_changes_and_ends_soon_after_it() {
+    run_both(async |world| {
+        let gathering = Gathering::of(world.clone(), Duration::from_secs(60)).await;
+        // The worker looks as often as with a shorter interval.
+        world.sleep_ms(61_000).await;
+        for n in 0..50 {
+            gathering.notify(format!("r{n:02}")).await;
+            world.sleep_ms(1000).await;
+        }
+        let waited = gathering.delivered_since(world.runtime.now()).await;
+        assert!(waited < Duration::from_secs(2), "{waited:?} after the last change");
+        assert_eq!(gathering.take(), [50]);
+        // Without an end of the changes, the interval is the bound.
+        for n in 0..120 {
+            gathering.notify(format!("s{n:03}")).await;
+            world.sleep_ms(1000).await;
+        }
+        let sizes = gathering.take();
+        assert!(sizes.len() == 2 || sizes.len() == 1, "a batch in a minute: {sizes:?}");
+        assert!(sizes[0] >= 55, "{sizes:?}");
     });
 }
