@@ -54,10 +54,11 @@ pub(crate) const PARSE: &str = "parse";
 /// The batches of `forward`.
 const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_millis(200) };
 
-/// The batches of the exporters. Pages are exported soon. Changed anchors can wait longer,
-/// because while a site is loaded the in-links of its popular pages change all the time.
+/// The batches of the exporters. Pages are exported soon. Changed anchors wait until no more
+/// change, and at most a minute. While a site is loaded, the in-links of nearly all its pages
+/// change all the time. Each export reads a page's in-links, and may index the page again.
 const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_secs(1) };
-const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(10) };
+const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(60) };
 
 /// The batches of the ranks' exporter. While the ranking job runs, ranks are exported now and
 /// then.
