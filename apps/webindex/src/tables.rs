@@ -7,7 +7,8 @@
 //!                                  doc:page       title, text, counts
 //!                                  doc:keys       the keys to cluster it by  -> register
 //!                                  doc:links      its links                  -> link
-//!                                  doc:member     its target, and its place in a cluster
+//!                                  doc:member     its target, and its place in a cluster; empty
+//!                                                 if it is no page, but pages stand for it
 //!                                  doc:linked     its links that stand in home rows
 //!                                  doc:rank       its rank
 //!                                  settle, spread, attach, links-more, export-page, export-anchors

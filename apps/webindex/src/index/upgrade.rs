@@ -11,9 +11,13 @@
 //! Layout 2 had no cell [`HOLDS`] in the row of a cluster, so the exporter leaves the in-links out
 //! that are placed there. That upgrade writes the cell, and has the shown pages exported again.
 //!
+//! In layout 3 an address that is not a page had no record that pages stand for it. That upgrade
+//! has all such addresses spread their clusters again, which writes the record.
+//!
 //! An upgrade works in the background, in transactions of [`ROWS_AT_ONCE`] rows. The version is
 //! written last. So an interrupted upgrade is done again from the start, and finds less to do.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use percolator::{Bytes, Column, Percolator, RowKey, RowRange, Table, Transaction};
@@ -22,14 +26,18 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::records::decode;
-use crate::tables::{ATTACH, ClusterId, EXPORT_PAGE, HOLDS, KEYS, LinkRow, MEMBER, RELAY, Tables};
+use crate::tables::{
+    ATTACH, ClusterId, EXPORT_PAGE, HOLDS, KEYS, LinkRow, MEMBER, RELAY, SPREAD, Tables,
+    target_and_source,
+};
 
 #[cfg(test)]
 mod tests;
 
 /// The version of the layout that `tables.rs` describes.
-const VERSION: &[u8] = b"3";
+const VERSION: &[u8] = b"4";
 const LAYOUT_2: &[u8] = b"2";
+const LAYOUT_3: &[u8] = b"3";
 const VERSION_ROW: &str = "format";
 const VERSION_COLUMN: Column = Column::literal("version");
 
@@ -59,6 +67,7 @@ enum Kind {
 enum Layout {
     One,
     Two,
+    Three,
     Present,
 }
 
@@ -85,6 +94,7 @@ async fn layout(db: &Percolator, tables: &Tables) -> Result<Layout, Error> {
     match found.as_deref() {
         Some(VERSION) => Ok(Layout::Present),
         Some(LAYOUT_2) => Ok(Layout::Two),
+        Some(LAYOUT_3) => Ok(Layout::Three),
         None => Ok(Layout::One),
         Some(later) => Err(Error::StoreLayout {
             found: String::from_utf8_lossy(later).escape_debug().to_string(),
@@ -95,7 +105,8 @@ async fn layout(db: &Percolator, tables: &Tables) -> Result<Layout, Error> {
 
 /// Starts the upgrade of a store in the background, if it needs one. A failed upgrade is tried
 /// again. Until a store of layout 1 is upgraded, the index shows the results of the earlier
-/// version. Workers of an earlier version must have ended: they know nothing of [`HOLDS`].
+/// version. Workers of an earlier version must have ended: they know nothing of [`HOLDS`] and of
+/// empty records.
 pub(crate) async fn start(
     db: &Percolator,
     tables: &Tables,
@@ -118,11 +129,15 @@ async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     match layout(db, tables).await? {
         // Another worker has upgraded it.
         Layout::Present => return Ok(()),
-        Layout::One => register_all(db, tables).await?,
-        Layout::Two => {}
+        Layout::One => {
+            register_all(db, tables).await?;
+            // An interrupted upgrade may have left clusters of layout 2.
+            mark_holders(db, tables).await?;
+        }
+        Layout::Two => mark_holders(db, tables).await?,
+        Layout::Three => {}
     }
-    // An interrupted upgrade of layout 1 may have left clusters of layout 2.
-    mark_holders(db, tables).await?;
+    spread_all(db, tables).await?;
     db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION))
         .await?;
     tracing::info!(target: "webindex::upgrade", event = "upgraded");
@@ -154,6 +169,28 @@ async fn mark_holders(db: &Percolator, tables: &Tables) -> Result<(), Error> {
                 Ok(Some(left))
             })
             .await?;
+    }
+    Ok(())
+}
+
+/// Layout 3: has each address for which pages stand spread its cluster again.
+async fn spread_all(db: &Percolator, tables: &Tables) -> Result<(), Error> {
+    let mut range = Some(RowRange::all());
+    while let Some(rows) = range {
+        db.admit().await?;
+        let last = db
+            .transact(async |mut tx| {
+                let scan = tx.scan(&tables.by_target).range(rows.clone()).limit(ROWS_AT_ONCE);
+                let found = scan.collect().await?;
+                let targets: BTreeSet<&str> =
+                    found.iter().filter_map(|row| Some(target_and_source(&row.row)?.0)).collect();
+                for target in targets {
+                    tx.notify(&tables.documents, target, &SPREAD)?;
+                }
+                Ok(found.last().map(|row| row.row.clone()))
+            })
+            .await?;
+        range = last.map(|last| rows.after(last));
     }
     Ok(())
 }

@@ -126,7 +126,11 @@ impl WebIndex {
     ) -> Result<(), Error> {
         let mut expected: BTreeSet<(String, String)> = BTreeSet::new();
         for (url, page) in &batch.pages {
-            expected.extend(page.target.as_ref().map(|target| (target.clone(), url.clone())));
+            let Some(target) = &page.target else { continue };
+            expected.insert((target.clone(), url.clone()));
+            if !batch.pages.contains_key(target) && !batch.stood_for.contains(target) {
+                report.differ(|| format!("{target} does not say that {url} stands for it"));
+            }
         }
         let mut scan = snapshot.scan(&self.tables.by_target);
         while let Some(row) = scan.next().await? {

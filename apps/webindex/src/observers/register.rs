@@ -48,6 +48,7 @@ impl Observer for Register {
         let Change { table, row, .. } = change;
         let keys: Option<Keys> = decode(tx.get(table, row, &KEYS).await?)?;
         let (member, rank) = self.tables.member(tx, &url).await?;
+        let may_have_followers = member.is_some();
         let old = member.unwrap_or_default();
         let mut member = Member { told: None, ..old.clone() };
         let target = keys.as_ref().and_then(|keys| keys.stands_for(&url));
@@ -64,7 +65,8 @@ impl Observer for Register {
             if let Some(own) = own {
                 self.tables.enter(tx, &url, &mut member, (own, rank)).await?;
             }
-            if target.is_none() {
+            // Nobody stands for an address without a record (`settle.rs`).
+            if target.is_none() && may_have_followers {
                 tx.notify(table, row, &SPREAD)?;
             }
             match keys {

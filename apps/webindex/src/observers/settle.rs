@@ -11,6 +11,11 @@
 //! runs after c. Spread finds every page that was recorded under the target before that run. If
 //! a page is recorded later, settle runs for it later still, and reads the new cluster.
 //!
+//! Most addresses have nobody that stands for them, and need no spread. So an address for which
+//! pages stand always has a record `doc:member`, also if it is not a page: settle writes an empty
+//! one. A page that is new finds that record, or is the first to write it. If it is settled at the
+//! same time, both transactions write the record, so the later one reads again.
+//!
 //! Pages that redirect in a circle need a rule of their own. Each would take its cluster from
 //! the next, and an outdated cluster could go round forever. When the last redirect of a
 //! circle is recorded, its page settles. All other redirects are recorded by then, so this
@@ -64,8 +69,8 @@ impl Settle {
         Settle { tables }
     }
 
-    /// Follows the redirects that begin at a page.
-    async fn way(&self, tx: &Transaction, first: Step) -> Result<Way> {
+    /// Follows the redirects that begin at a page. Gives the first target a record if it has none.
+    async fn way(&self, tx: &mut Transaction, first: Step) -> Result<Way> {
         let mut target = first.1.stands_for.clone();
         let mut seen = BTreeSet::new();
         let mut steps = vec![first];
@@ -83,6 +88,10 @@ impl Settle {
             let (member, rank) = self.tables.member(tx, &url).await?;
             if steps.len() == 1 {
                 out = cluster_behind(&url, member.as_ref());
+                if member.is_none() {
+                    let record = encode(&Member::default());
+                    tx.set(&self.tables.documents, url.as_str(), &MEMBER, record)?;
+                }
             }
             // A circle that this page is not part of gets its cluster from its own pages.
             let Some(member) = member.filter(|_| seen.insert(url.clone())) else { break };
@@ -161,11 +170,7 @@ impl Observer for Spread {
         let told = more.map(|page| String::from_utf8_lossy(page.as_bytes()).into_owned());
         let member = Member { told, ..member.unwrap_or_default() };
         // Written even if it stays the same, so that two overlapping runs for one address
-        // conflict.
-        if member.is_gone() && member.told.is_none() {
-            tx.delete(documents, url.as_str(), &MEMBER)
-        } else {
-            tx.set(documents, url.as_str(), &MEMBER, encode(&member))
-        }
+        // conflict. For an address that is no page, the record says that pages stand for it.
+        tx.set(documents, url.as_str(), &MEMBER, encode(&member))
     }
 }

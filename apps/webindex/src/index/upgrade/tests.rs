@@ -1,4 +1,4 @@
-//! Tests the upgrade of stores of layouts 1 and 2, which are made from one of the present layout.
+//! Tests the upgrade of stores of layouts 1 to 3, which are made from one of the present layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::*;
 use crate::address::Base;
 use crate::generate::{Made, Site};
 use crate::index::{LoadOptions, Progress, WebIndex};
-use crate::records::{Keys, encode};
+use crate::records::{Keys, Member, encode};
 use crate::search::{SearchIndex, Update};
 use crate::tables::{LinkRow, PLACED, in_link_source};
 
@@ -225,10 +225,58 @@ async fn a_store_of_layout_2_is_upgraded_when_it_is_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_layout_3_is_upgraded_when_it_is_opened() {
+    let (db, search) = (Percolator::in_memory().await.unwrap(), tempfile::tempdir().unwrap());
+    let (site, base) = (tempfile::tempdir().unwrap(), Base::parse("https://s.example/").unwrap());
+    let write = |name: &str, html: &str| std::fs::write(site.path().join(name), html).unwrap();
+    write("a.html", "<title>Old</title><meta http-equiv=refresh content='0; url=z.html'>");
+    let load = async |index: &WebIndex| {
+        let (options, progress) = (LoadOptions::default(), Progress::default());
+        index.load(site.path(), &base, &options, &progress).await.unwrap();
+        assert!(index.wait(None).await.unwrap().idle);
+    };
+    let index = open(&db, search.path()).await;
+    load(&index).await;
+    let target = "https://s.example/z.html";
+    let tables = index.tables.clone();
+    index.stop().await;
+    db.transact(async |mut tx| {
+        let record: Option<Member> = decode(tx.get(&tables.documents, target, &MEMBER).await?)?;
+        assert_eq!(record, Some(Member::default()));
+        tx.delete(&tables.documents, target, &MEMBER)?;
+        tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, LAYOUT_3)
+    })
+    .await
+    .unwrap();
+
+    let index = open(&db, search.path()).await;
+    assert!(index.wait(None).await.unwrap().idle);
+    let report = index.verify().await.unwrap();
+    assert!(report.is_ok(), "{:#?}", report.named);
+    // The target is loaded for the first time, and finds the page that stands for it.
+    write("z.html", "<title>New</title><p>The page itself.");
+    load(&index).await;
+    let report = index.verify().await.unwrap();
+    assert!(report.is_ok(), "{:#?}", report.named);
+    let cluster = index.cluster("https://s.example/a.html").await.unwrap().unwrap();
+    assert_eq!((cluster.canonical.as_str(), cluster.members.len()), (target, 2));
+    // Without the record, it would not have looked for that page.
+    assert!(index.remove(target).await.unwrap());
+    assert!(index.wait(None).await.unwrap().idle);
+    let deleted = db.transact(async |mut tx| tx.delete(&tables.documents, target, &MEMBER));
+    deleted.await.unwrap();
+    let report = index.verify().await.unwrap();
+    assert_eq!(report.differences, 1, "{:#?}", report.named);
+    load(&index).await;
+    assert!(!index.verify().await.unwrap().is_ok());
+    index.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_of_a_later_layout_is_refused() {
     let (db, search) = (Percolator::in_memory().await.unwrap(), tempfile::tempdir().unwrap());
     let tables = Tables::open(&db).await.unwrap();
-    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, "4"))
+    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, "5"))
         .await
         .unwrap();
     let refused = WebIndex::open(db, search.path(), WorkerOptions::default()).await.unwrap_err();

@@ -1,7 +1,7 @@
 //! Computes, from the stored documents alone, the clusters and shown pages that a verification
 //! compares with.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::Error;
 use crate::index::verify::{Cells, Held, VerifyReport};
@@ -13,6 +13,8 @@ use crate::tables::{CONTENT, FETCH, KEYS, LINKED, LINKS, MEMBER, PAGE, RANK};
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) pages: BTreeMap<String, Seen>,
+    /// The addresses that are no indexed pages, but say that pages stand for them.
+    pub(super) stood_for: BTreeSet<String>,
     /// The page that the observers show for each member of a cluster.
     pub(super) recorded: BTreeMap<String, String>,
 }
@@ -51,8 +53,12 @@ impl Batch {
         let links: Option<Links> = decode(cells.get(&LINKS).cloned())?;
         let linked: Option<Links> = decode(cells.get(&LINKED).cloned())?;
         let member: Option<Member> = decode(cells.get(&MEMBER).cloned())?;
+        let is_stood_for = member == Some(Member::default());
+        if is_stood_for {
+            self.stood_for.insert(url.clone());
+        }
         let Some(content) = cells.get(&CONTENT) else {
-            if !cells.is_empty() {
+            if cells.len() > usize::from(is_stood_for) {
                 let left: Vec<String> = cells.keys().map(ToString::to_string).collect();
                 report.differ(|| format!("{url} is deleted but still has {}", left.join(", ")));
             }
@@ -84,7 +90,10 @@ impl Batch {
             ("page", page.as_ref() != Some(&new_page)),
             ("keys", keys != new_keys),
             ("links", links != new_links),
-            ("membership", if new_keys.is_some() { !is_placed } else { member.is_some() }),
+            (
+                "membership",
+                if new_keys.is_some() { !is_placed } else { member.is_some() && !is_stood_for },
+            ),
             ("placed links", some(&linked) != some(&new_links)),
         ];
         for (what, _) in differ.into_iter().filter(|(_, differs)| *differs) {
