@@ -173,17 +173,25 @@ async fn follow(context: &Arc<Context>, hint: Hint) {
     let known = hint.at.map_or(Known::Nothing, Known::Hinted);
     match visit(context, &hint.cell, known).await {
         Ok(Visit::Done) => {}
-        // The other worker may have begun before this change, and not see it.
-        Ok(Visit::Met) => {
-            let apart = hint.cell.table.notifies_apart();
-            again(context, hint, if apart { MET_DELAY_APART } else { MET_DELAY });
+        // The other worker may have begun before this change, and not see it. Mostly it handles
+        // another column of the row, and the next visit is the first one of this change. So the
+        // hint stays as it is where it saves requests.
+        Ok(Visit::Met) if hint.cell.table.notifies_apart() => {
+            again(context, hint, MET_DELAY_APART);
         }
-        Ok(Visit::Later(delay)) => again(context, hint, delay),
+        Ok(Visit::Met) => again(context, unsure(hint), MET_DELAY),
+        Ok(Visit::Later(delay)) => again(context, unsure(hint), delay),
         Err(error) => {
             context.report(&error);
-            again(context, hint, context.options.scan_period);
+            again(context, unsure(hint), context.options.scan_period);
         }
     }
+}
+
+/// The hint of a cell that another worker may have handled or set aside meanwhile. So the next
+/// visit reads the notification.
+fn unsure(hint: Hint) -> Hint {
+    Hint { at: None, ..hint }
 }
 
 /// Pushes a hint again after `delay`.
@@ -198,9 +206,7 @@ fn again(context: &Arc<Context>, hint: Hint, delay: Duration) {
         // store.
         context.rest(delay).await;
         context.delayed.fetch_sub(1, Ordering::Relaxed);
-        // Another worker may have handled the cell or set it aside: read the notification this
-        // time.
-        if !context.hints.push(&Hint { at: None, ..hint }) {
+        if !context.hints.push(&hint) {
             context.shared.counters().hints_dropped.bump();
         }
     }));

@@ -10,14 +10,16 @@ use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::{Page, PageLimit, Row, RowRange, Selection, Store};
 use futures::lock::Mutex;
 use percolator_core::{
-    Client, Error, Options, Registration, RowKey, Services, Table, WorkerOptions, Workers,
+    Client, Column, Error, Options, Registration, RowKey, Runtime, Services, Table, WorkerOptions,
+    Workers,
 };
 
 use crate::faults::{Fault, FaultyStore, NOTIFY, NOTIFY_TABLE, Op};
 use crate::notifications::{COUNT, observe, register};
 use crate::stores::FLOOR;
 use crate::world::{
-    BAL, World, counting, get, get_column, is_aborted, run_apart, run_both, set, writing,
+    A, B, BAL, World, add, counting, get, get_column, is_aborted, observer, run_apart, run_both,
+    set, writing,
 };
 
 async fn idle(client: &Client) {
@@ -354,6 +356,51 @@ fn a_scanner_reads_each_cell_again_right_before_it_runs_an_observer_there() {
         }
         assert_eq!(worker.stats().observer_runs, 64);
         assert!(gate.reads.load(Ordering::Relaxed) >= 64);
+        workers.stop().await;
+    });
+}
+
+/// Two observers of one row follow one commit. The later one waits for the other, and then needs
+/// neither the notification nor a row lock.
+#[test]
+fn a_hint_that_waits_for_another_column_of_its_row_is_followed_without_more_requests() {
+    run_apart(async |world| {
+        let (gate, like) = (Arc::new(Gate::default()), world.client().await);
+        let store = Arc::new(Gated(world.store.clone(), gate.clone()));
+        let services = Services { store, ..like.services().clone() };
+        let client = Client::open(services, Options::default()).await.unwrap();
+        let table = client.table("t").await.unwrap();
+        let rarely = Duration::from_secs(1000);
+        let (scan_period, idle_max) = (rarely, rarely);
+        let options =
+            WorkerOptions { threads: 2, scan_period, idle_max, ..WorkerOptions::default() };
+        let other = Column::literal("f:other");
+        // The observer that comes first keeps the other one waiting.
+        let slow = |counter: Column| {
+            let runtime = world.runtime.clone();
+            observer(move |tx, change| {
+                let (counter, runtime) = (counter.clone(), runtime.clone());
+                Box::pin(async move {
+                    runtime.sleep(Duration::from_millis(5)).await;
+                    add(tx, &change.table, &change.row, &counter, 1).await
+                })
+            })
+        };
+        let a = Registration::strong("a", "t", &A, slow(COUNT));
+        let b = Registration::strong("b", "t", &B, slow(other.clone()));
+        let workers = client.observe(vec![a, b], options).await.unwrap();
+        world.sleep_ms(1_000).await;
+        gate.reads.store(0, Ordering::Relaxed);
+        let mut tx = client.begin().await.unwrap();
+        tx.set(&table, "r", &A, "1").unwrap();
+        tx.set(&table, "r", &B, "1").unwrap();
+        tx.commit().await.unwrap();
+        world.sleep_ms(1_000).await;
+        for column in [&COUNT, &other] {
+            assert_eq!(get_column(&client, &table, "r", column).await.as_deref(), Some("1"));
+        }
+        assert_eq!((client.stats().observer_runs, left(&world, &table).await), (2, 0));
+        assert_eq!(gate.reads.load(Ordering::Relaxed), 0, "reads of notifications");
         workers.stop().await;
     });
 }
