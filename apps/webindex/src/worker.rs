@@ -82,6 +82,7 @@ impl Worker {
             None => None,
         };
         db.declare(&observers::declared(&tables, &latency)).await?;
+        db.leave_out_of_backlog([observers::gathering()]);
         let workers = db.observe(observers::keepers(&tables, &latency), options).await?;
         let upgrade = upgrade::start(&db, &tables).await?;
         let feeding = feeder.map(|feeder| {

@@ -137,6 +137,7 @@ impl WebIndex {
         let latency = Arc::new(latency::Latency::new());
         // Declared, so that pages loaded before the first worker starts wait for it.
         db.declare(&observers::declared(&tables, &latency)).await?;
+        db.leave_out_of_backlog([observers::gathering()]);
         // Gives an empty store the present layout before anything is loaded into it.
         upgrade::is_current(&db, &tables).await?;
         let (workers, upgrade, outage_max) = (Mutex::default(), None, OUTAGE_MAX);

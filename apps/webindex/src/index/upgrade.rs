@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
 use crate::Error;
+use crate::observers;
 use crate::records::decode;
 use crate::tables::{
     ATTACH, ClusterId, EXPORT_PAGE, HOLDS, KEYS, LinkRow, MEMBER, RELAY, SPREAD, Tables,
@@ -115,6 +116,7 @@ pub(crate) async fn start(
         return Ok(None);
     }
     let client = db.another_client().await?;
+    client.leave_out_of_backlog([observers::gathering()]);
     let tables = tables.clone();
     Ok(Some(tokio::spawn(async move {
         while let Err(error) = upgrade(&client, &tables).await {

@@ -112,6 +112,16 @@ pub(crate) fn exporters(
     EXPORTS.into_iter().map(register).chain([ranks]).collect()
 }
 
+/// The observer that gathers changed anchors while a site is loaded.
+pub(crate) fn gathering() -> Observed {
+    Observed {
+        table: tables::DOCUMENTS.to_owned(),
+        column: tables::EXPORT_ANCHORS,
+        observer: EXPORT.to_owned(),
+        strength: Strength::Weak,
+    }
+}
+
 /// All observers, wherever they run.
 pub(crate) fn declared(tables: &Tables, latency: &Arc<Latency>) -> Vec<Observed> {
     let keepers = keepers(tables, latency);

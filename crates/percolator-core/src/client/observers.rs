@@ -313,6 +313,25 @@ impl Client {
         pause::paused(&self.shared).await
     }
 
+    /// Names observers whose changes in the store [`admit`](Client::admit) does not count for this
+    /// client: batching observers with a long interval. Such an observer gathers changes until no
+    /// more come, so a loader must not wait for it.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::observe::{Observed, Strength};
+    /// use percolator::Column;
+    /// let (table, column) = ("docs".to_owned(), Column::literal("export:changed"));
+    /// let (observer, strength) = ("export".to_owned(), Strength::Weak);
+    /// client.leave_out_of_backlog([Observed { table, column, observer, strength }]);
+    /// client.admit().await?;
+    /// # Ok(()) });
+    /// ```
+    pub fn leave_out_of_backlog(&self, observers: impl IntoIterator<Item = Observed>) {
+        self.shared.admission().left_out().extend(observers);
+    }
+
     /// Waits while too many changes wait for observers, or while the store lacks room for new
     /// locks and notifications. Programs that bring in new work call it before each piece.
     ///
@@ -320,7 +339,8 @@ impl Client {
     /// has workers, changes that wait for them count. With
     /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all
     /// notifications in the store count, as of at most half a second ago. Changes for a
-    /// batching observer of this client count only in the store.
+    /// batching observer of this client count only in the store, and not if they are
+    /// [left out](Client::leave_out_of_backlog).
     ///
     /// If an observer calls it, also through other functions, it returns at once, because
     /// observers are what clears the backlog. A task that an observer has spawned is not

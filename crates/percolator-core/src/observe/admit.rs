@@ -10,11 +10,15 @@
 //! * On a store that other processes use, the notifications in the store count too
 //!   ([`Options::backlog_of_store`]). One caller looks for all callers of the client, at most
 //!   every [`LOOK_EVERY`], and reads no more cells than the bound.
+//!   Changes for an observer that gathers them for long do not count, if the client says so
+//!   ([`Client::leave_out_of_backlog`]). The observer waits for the end of the load, so the load
+//!   must not wait for the observer.
 //! * Callers also wait while the fullest of the store's bounded in-memory groups, such as
 //!   locks, is at least 80 % full.
 //! * An observer never waits here: if all workers waited, the backlog could not drain (H74).
 //!
 //! [`Options::backlog_of_store`]: crate::Options::backlog_of_store
+//! [`Client::leave_out_of_backlog`]: crate::Client::leave_out_of_backlog
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -144,6 +148,7 @@ async fn look_at_store(shared: &Shared, max: usize) -> Result<Option<String>> {
     // Cells that wait for a paused observer do not count: no worker clears them.
     let is_paused = |a: &Observed| schema.of(&a.table, &a.column).any(|of| schema.is_paused(of));
     observed.retain(|entry| !is_paused(entry));
+    observed.retain(|entry| !shared.admission().left_out().contains(entry));
     observed.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
     let mut waiting = 0;
     for Observed { table: name, column, observer, .. } in observed {

@@ -110,12 +110,12 @@ fn h74_an_observer_never_waits_to_be_admitted() {
 fn a_loader_without_workers_goes_by_what_waits_in_the_store() {
     run_both(async |world| {
         let options = Options { backlog_of_store: true, ..bounded(100) };
-        let (loader, worker) = (world.client_with(options).await, world.client().await);
+        let (loader, worker) = (world.client_with(options.clone()).await, world.client().await);
         let table = loader.table("t").await.unwrap();
         let (table_name, observer) = ("t".to_owned(), "o".to_owned());
         let (column, strength) = (BAL, Strength::Strong);
         let observed = Observed { table: table_name, column, observer, strength };
-        loader.declare(&[observed]).await.unwrap();
+        loader.declare(&[observed.clone()]).await.unwrap();
         loader.transact(async |mut tx| tx.set(&table, "a", &BAL, "1")).await.unwrap();
         world.sleep_ms(1000).await;
         loader.admit().await.unwrap();
@@ -127,6 +127,12 @@ fn a_loader_without_workers_goes_by_what_waits_in_the_store() {
         let text = error.to_string();
         assert!(text.contains("more than 100 changes wait in the store"), "{text}");
         assert!(text.contains("the observer o"), "{text}");
+        // An observer that waits for the end of the load does not count.
+        let other = world.client_with(options).await;
+        assert!(other.admit().await.is_err());
+        other.leave_out_of_backlog([observed]);
+        world.sleep_ms(1000).await;
+        other.admit().await.unwrap();
         let workers = work(&world, &worker, Duration::from_millis(1)).await;
         load(&loader, &table, 150..400).await.unwrap();
         assert!(worker.wait_idle(Some(60 * SECOND)).await.unwrap().idle);
