@@ -115,7 +115,7 @@ fn a_loader_without_workers_goes_by_what_waits_in_the_store() {
         let (table_name, observer) = ("t".to_owned(), "o".to_owned());
         let (column, strength) = (BAL, Strength::Strong);
         let observed = Observed { table: table_name, column, observer, strength };
-        loader.declare(&[observed.clone()]).await.unwrap();
+        loader.declare(std::slice::from_ref(&observed)).await.unwrap();
         loader.transact(async |mut tx| tx.set(&table, "a", &BAL, "1")).await.unwrap();
         world.sleep_ms(1000).await;
         loader.admit().await.unwrap();
