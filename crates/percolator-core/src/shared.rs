@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     awaited: AtomicUsize,
     /// How many advisory-lock holders were named so far.
     works: AtomicU64,
-    /// The names of the row locks of rows that a worker visits without a lock in the store.
+    /// The names of the row locks of rows that a worker began to visit without a lock in the store.
     unlocked: Mutex<BTreeSet<Vec<u8>>>,
     admission: Admission,
     closing: Closing,

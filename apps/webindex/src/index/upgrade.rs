@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::observers;
-use crate::records::decode;
+use crate::records::{Member, decode};
 use crate::tables::{
     ATTACH, ClusterId, EXPORT_PAGE, HOLDS, KEYS, LinkRow, MEMBER, RELAY, SPREAD, Tables,
     target_and_source,
@@ -240,11 +240,11 @@ fn register_again(
 ) -> percolator::Result<()> {
     let cell = |wanted: &Column| cells.iter().find(|(column, _)| column == wanted);
     let cell = |wanted: &Column| cell(wanted).map(|(_, value)| value.clone());
-    let member = [b"member:", row.as_bytes()].concat();
+    let by_page = [b"member:", row.as_bytes()].concat();
     let registered: Option<Vec<(Kind, Vec<u8>)>> = decode(cell(&REGISTERED))?;
     for (kind, key) in registered.iter().flatten() {
         if let Some(Some(table)) = by_key.get(*kind as usize) {
-            tx.delete(table, key.clone(), &Column::new(member.clone())?)?;
+            tx.delete(table, key.clone(), &Column::new(by_page.clone())?)?;
         }
     }
     for column in [REGISTERED, CANONICAL].iter().filter(|column| cell(column).is_some()) {
@@ -254,7 +254,10 @@ fn register_again(
         // The in-links of this page are placed at another page.
         tx.notify(&tables.documents, row, &ATTACH)?;
     }
-    if let Some(keys) = cell(&KEYS).filter(|_| cell(&MEMBER).is_none()) {
+    // A page that stands for this one may have settled already, and written an empty record.
+    let member: Option<Member> = decode(cell(&MEMBER))?;
+    let is_registered = member.is_some_and(|member| !member.is_gone());
+    if let Some(keys) = cell(&KEYS).filter(|_| !is_registered) {
         tx.set(&tables.documents, row, &KEYS, keys)?;
         tx.notify(&tables.documents, row, &EXPORT_PAGE)?;
     }

@@ -37,8 +37,6 @@ struct Look {
     at: Duration,
     /// The highest timestamp issued at the look. `None` if the oracle could not be asked.
     latest: Option<Timestamp>,
-    /// How often this client had made changes.
-    rung: u64,
 }
 
 /// How often a reason to look for changes was announced.
@@ -88,7 +86,7 @@ pub(super) async fn gather(context: &Context, observed: &Observed, interval: Dur
     let begun = context.runtime().now();
     let (due, quiet) = (begun + interval, QUIET.max(interval / QUIET_PART));
     let mut rung = bell.rung();
-    let mut last = Look { at: begun, latest: latest(context).await, rung };
+    let mut last = Look { at: begun, latest: latest(context).await };
     while !context.is_stopping() {
         rest_until(context, due.min(last.at + quiet), rung).await;
         rung = bell.rung();
@@ -99,7 +97,7 @@ pub(super) async fn gather(context: &Context, observed: &Observed, interval: Dur
         if now < last.at + quiet {
             continue;
         }
-        let look = Look { at: now, latest: latest(context).await, rung };
+        let look = Look { at: now, latest: latest(context).await };
         match is_quiet(context, observed, &last, &look).await {
             Ok(true) => return,
             Ok(false) => {}
@@ -156,9 +154,6 @@ async fn is_quiet(
     look: &Look,
 ) -> Result<bool> {
     let (Some(before), Some(latest)) = (last.latest, look.latest) else { return Ok(false) };
-    if look.rung > last.rung {
-        return Ok(false);
-    }
     let (Observed { table, column, .. }, newer) = (observed, TimeRange::above(before));
     Ok(before == latest || !has_notification(&context.shared, table, column, newer).await?)
 }

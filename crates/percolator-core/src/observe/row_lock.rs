@@ -12,9 +12,10 @@
 //!
 //! With a store behind a network, a lock costs two requests. The process that has made a change has
 //! the hint, and mostly is the only one that knows of the change. So for the first visit after a
-//! hint, the worker asks for the lock only if the run takes long, or if its commit conflicts. Until
-//! then, no other worker of this client visits the row. An observer that blocks its thread keeps
-//! its worker from asking, and a worker of another process may start the same run.
+//! hint, the worker asks for the lock only if the run takes long, or if its commit conflicts. No
+//! other worker of this client visits the row meanwhile, with or without that lock. An observer
+//! that blocks its thread keeps its worker from asking, and a worker of another process may start
+//! the same run.
 //!
 //! ADR-11 says what this design costs, and what would change it.
 
@@ -30,6 +31,7 @@ use crate::locks::Holder;
 use crate::mutants::{self, off};
 use crate::observe::context::Context;
 use crate::records::column::Table;
+use crate::shared::Shared;
 
 /// How many renewals there are within one lifetime of the lock.
 const RENEWALS: u32 = 3;
@@ -46,14 +48,13 @@ pub(super) struct RowLock<'a> {
     state: Mutex<State>,
 }
 
-/// Whether a worker has its row lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// The lock service was not asked, or has refused. The name is among those that this client
-    /// visits without a lock.
-    Unlocked,
+#[derive(Debug)]
+struct State {
     /// The lock service has given the lock. It may have run out since.
-    Taken,
+    is_taken: bool,
+    /// The name is among those of rows that this client began to visit without a lock. No other
+    /// worker of the client visits such a row.
+    is_listed: bool,
 }
 
 /// The name of the lock on a row.
@@ -75,7 +76,8 @@ pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowL
     if !context.shared.locks().try_lock(&name, holder, lifetime).await? {
         return Ok(None);
     }
-    Ok(Some(RowLock { context, name, holder, since, state: Mutex::new(State::Taken) }))
+    let state = Mutex::new(State { is_taken: true, is_listed: false });
+    Ok(Some(RowLock { context, name, holder, since, state }))
 }
 
 /// Begins a visit without a lock in the store. `None` while another worker of this client does so
@@ -85,7 +87,8 @@ pub(super) fn lock_later(context: &Context, name: Vec<u8>) -> Option<RowLock<'_>
         return None;
     }
     let (holder, since) = (context.shared.next_holder(), context.runtime().now());
-    Some(RowLock { context, name, holder, since, state: Mutex::new(State::Unlocked) })
+    let state = Mutex::new(State { is_taken: false, is_listed: true });
+    Some(RowLock { context, name, holder, since, state })
 }
 
 impl RowLock<'_> {
@@ -93,22 +96,21 @@ impl RowLock<'_> {
     /// `false` while another worker has it.
     pub(super) async fn take(&self) -> Result<bool> {
         let mut state = self.state.lock().await;
-        if *state == State::Unlocked {
-            let (shared, lifetime) = (&self.context.shared, self.context.options.row_lock_lifetime);
-            if shared.locks().try_lock(&self.name, self.holder, lifetime).await? {
-                *state = State::Taken;
-                shared.unlocked().remove(&self.name);
-            }
+        if !state.is_taken {
+            let lifetime = self.context.options.row_lock_lifetime;
+            let locks = self.context.shared.locks();
+            state.is_taken = locks.try_lock(&self.name, self.holder, lifetime).await?;
         }
-        Ok(*state == State::Taken)
+        Ok(state.is_taken)
     }
 
     /// Runs the work that the lock protects, and renews the lock meanwhile. If the worker has no
-    /// lock, it asks for one once the work takes long.
+    /// lock, it asks for one once the work takes long. A run that outlives its lock keeps no other
+    /// worker from the row.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let (options, mut pause) = (&self.context.options, UNLOCKED_MAX);
-        while *self.state.lock().await == State::Unlocked && self.age() <= options.run_max {
+        while !self.state.lock().await.is_taken && self.age() <= options.run_max {
             let sleep = self.context.runtime().sleep(pause);
             if let Either::Left((value, _)) = select(work.as_mut(), sleep).await {
                 return value;
@@ -132,7 +134,10 @@ impl RowLock<'_> {
         }
         match select(work, pin!(self.renew())).await {
             Either::Left((value, _)) => value,
-            Either::Right(((), work)) => work.await,
+            Either::Right(((), work)) => {
+                self.state.lock().await.strike(&self.context.shared, &self.name);
+                work.await
+            }
         }
     }
 
@@ -162,12 +167,21 @@ impl RowLock<'_> {
     }
 }
 
+impl State {
+    /// Lets other workers of this client visit the row.
+    fn strike(&mut self, shared: &Shared, name: &[u8]) {
+        if std::mem::take(&mut self.is_listed) {
+            shared.unlocked().remove(name);
+        }
+    }
+}
+
 impl Drop for RowLock<'_> {
     fn drop(&mut self) {
-        let shared = &self.context.shared;
-        match self.state.get_mut() {
-            State::Unlocked => drop(shared.unlocked().remove(&self.name)),
-            State::Taken => shared.locks().unlock(&self.name, self.holder),
+        let (shared, state) = (&self.context.shared, self.state.get_mut());
+        state.strike(shared, &self.name);
+        if state.is_taken {
+            shared.locks().unlock(&self.name, self.holder);
         }
     }
 }

@@ -405,6 +405,43 @@ fn a_hint_that_waits_for_another_column_of_its_row_is_followed_without_more_requ
     });
 }
 
+/// An observer runs for long and asks for its row lock. Another observer of the row waits for it.
+#[test]
+fn a_hint_waits_for_a_run_of_its_row_that_has_taken_the_row_lock() {
+    run_apart(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let slow = || {
+            let (runtime, running, most) = (world.runtime.clone(), running.clone(), most.clone());
+            observer(move |_, _| {
+                let (runtime, running, most) = (runtime.clone(), running.clone(), most.clone());
+                Box::pin(async move {
+                    most.fetch_max(1 + running.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+                    runtime.sleep(Duration::from_millis(500)).await;
+                    running.fetch_sub(1, Ordering::Relaxed);
+                    Ok(())
+                })
+            })
+        };
+        let a = Registration::strong("a", "t", &A, slow());
+        let b = Registration::strong("b", "t", &B, slow());
+        let rarely = Duration::from_secs(1000);
+        let (scan_period, idle_max) = (rarely, rarely);
+        let options =
+            WorkerOptions { threads: 2, scan_period, idle_max, ..WorkerOptions::default() };
+        let workers = client.observe(vec![a, b], options).await.unwrap();
+        world.sleep_ms(1_000).await;
+        let mut tx = client.begin().await.unwrap();
+        tx.set(&table, "r", &A, "1").unwrap();
+        tx.set(&table, "r", &B, "1").unwrap();
+        tx.commit().await.unwrap();
+        world.sleep_ms(3_000).await;
+        assert_eq!((client.stats().observer_runs, most.load(Ordering::Relaxed)), (2, 1));
+        workers.stop().await;
+    });
+}
+
 /// The table of notifications has a longer name than the table of data.
 #[test]
 fn a_table_whose_notifications_would_have_too_long_a_name_leaves_nothing() {

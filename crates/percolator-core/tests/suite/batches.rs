@@ -340,3 +340,29 @@ fn a_batch_of_a_minute_gathers_a_trickle_of_changes_and_ends_soon_after_it() {
         assert!(sizes[0] >= 55, "{sizes:?}");
     });
 }
+
+/// One process makes the changes of two columns, and delivers them.
+#[test]
+fn a_batch_does_not_wait_for_the_end_of_another_columns_changes() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let (table, other) = (client.table("t").await.unwrap(), Column::literal("other"));
+        let (sizes, others) = (Arc::default(), Arc::default());
+        let batch = Batch { changes_max: 500, interval: Duration::from_secs(60) };
+        let rare = Sizes(Arc::clone(&sizes));
+        let frequent = Sizes(Arc::clone(&others));
+        let registrations = vec![
+            Registration::batched("rare", "t", &CHANGED, batch, rare),
+            Registration::batched("frequent", "t", &other, batch, frequent),
+        ];
+        let _workers = client.observe(registrations, one_thread()).await.unwrap();
+        for n in 0..30 {
+            let mut tx = client.begin().await.unwrap();
+            let column = if n == 0 { &CHANGED } else { &other };
+            tx.notify(&table, format!("r{n}"), column).unwrap();
+            tx.commit().await.unwrap();
+            world.sleep_ms(200).await;
+        }
+        assert_eq!((sizes.lock().unwrap().len(), others.lock().unwrap().len()), (1, 0));
+    });
+}
