@@ -78,7 +78,7 @@ impl Member {
         self.placed.map(|(cluster, _)| cluster)
     }
 
-    /// Whether the address is not a page of a cluster. Its record says that pages stand for it, and
+    /// Whether the address is not a page of a cluster. Its record says that pages stood for it, and
     /// holds the progress of a spread.
     pub(crate) fn is_gone(&self) -> bool {
         self.stands_for.is_none() && self.placed.is_none()

@@ -8,7 +8,7 @@
 //!                                  doc:keys       the keys to cluster it by  -> register
 //!                                  doc:links      its links                  -> link
 //!                                  doc:member     its target, and its place in a cluster; empty
-//!                                                 if it is no page, but pages stand for it
+//!                                                 if it is no page, but pages stood for it
 //!                                  doc:linked     its links that stand in home rows
 //!                                  doc:rank       its rank
 //!                                  settle, spread, attach, links-more, export-page, export-anchors

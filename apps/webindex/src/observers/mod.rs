@@ -54,11 +54,11 @@ pub(crate) const PARSE: &str = "parse";
 /// The batches of `forward`.
 const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_millis(200) };
 
-/// The batches of the exporters. Pages are exported soon. Changed anchors wait until no more
-/// change, and at most a minute. While a site is loaded, the in-links of nearly all its pages
-/// change all the time. Each export reads a page's in-links, and may index the page again.
+/// The batches of the exporters. Pages are exported soon. Changed anchors are gathered until no
+/// more change, for 40 seconds at most. While a site is loaded, the in-links of nearly all its
+/// pages change all the time. Each export reads a page's in-links, and may index the page again.
 const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_secs(1) };
-const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(60) };
+const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(40) };
 
 /// The batches of the ranks' exporter. While the ranking job runs, ranks are exported now and
 /// then.

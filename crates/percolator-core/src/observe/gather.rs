@@ -27,6 +27,10 @@ use crate::records::schema::Observed;
 /// that is longer. It is also the shortest time between two looks.
 const QUIET: Duration = Duration::from_millis(250);
 const QUIET_PART: u32 = 40;
+/// The fill level of the store's room for notifications above which a batch gathers no more. Each
+/// version of a notification takes room there until the batch clears it. From twice this level on,
+/// new work waits ([`Store::pressure`](bigtable::Store::pressure)).
+const PRESSURE_MAX: f64 = 0.4;
 /// The shortest pause between two rounds. While a caller waits for idleness, a batch checks
 /// this often whether its turn has come.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -79,8 +83,9 @@ pub(super) async fn until_look(
     }
 }
 
-/// Waits until no change of the column has come for a while, at most for `interval`. The wait also
-/// ends when a caller waits for idleness and only batches are left to do.
+/// Waits until no change of the column has come for a while, at most for `interval`. The wait ends
+/// early when the store's room for notifications fills up. It also does when a caller waits for
+/// idleness and only batches are left to do.
 pub(super) async fn gather(context: &Context, observed: &Observed, interval: Duration) {
     let bell = &context.shared.hints().collected;
     let begun = context.runtime().now();
@@ -91,7 +96,7 @@ pub(super) async fn gather(context: &Context, observed: &Observed, interval: Dur
         rest_until(context, due.min(last.at + quiet), rung).await;
         rung = bell.rung();
         let now = context.runtime().now();
-        if now >= due || is_hurried(context, begun) {
+        if now >= due || is_hurried(context, begun) || is_pressed(context) {
             return;
         }
         if now < last.at + quiet {
@@ -133,6 +138,10 @@ fn is_hurried(context: &Context, begun: Duration) -> bool {
     context.shared.is_awaited()
         && hints_waiting(&context.shared) == 0
         && context.runtime().now() >= begun + LOOK_EVERY
+}
+
+fn is_pressed(context: &Context) -> bool {
+    context.shared.services().store.pressure() >= PRESSURE_MAX
 }
 
 /// The highest timestamp issued so far. Without an answer the next look counts as busy.

@@ -12,14 +12,15 @@
 //!
 //! With a store behind a network, a lock costs two requests. The process that has made a change has
 //! the hint, and mostly is the only one that knows of the change. So for the first visit after a
-//! hint, the worker asks for the lock only if the run takes long, or if its commit conflicts. No
-//! other worker of this client visits the row meanwhile, with or without that lock. An observer
-//! that blocks its thread keeps its worker from asking, and a worker of another process may start
-//! the same run.
+//! hint, the worker asks for the lock only if the run takes long, or if its commit conflicts.
+//! Workers of this client that come to the row during such a visit leave it, whether the lock was
+//! taken or not. An observer that blocks its thread keeps its worker from asking, and a worker of
+//! another process may start the same run.
 //!
 //! ADR-11 says what this design costs, and what would change it.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bigtable::RowKey;
@@ -31,7 +32,6 @@ use crate::locks::Holder;
 use crate::mutants::{self, off};
 use crate::observe::context::Context;
 use crate::records::column::Table;
-use crate::shared::Shared;
 
 /// How many renewals there are within one lifetime of the lock.
 const RENEWALS: u32 = 3;
@@ -45,16 +45,11 @@ pub(super) struct RowLock<'a> {
     name: Vec<u8>,
     holder: Holder,
     since: Duration,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// The lock service has given the lock. It may have run out since.
-    is_taken: bool,
-    /// The name is among those of rows that this client began to visit without a lock. No other
-    /// worker of the client visits such a row.
-    is_listed: bool,
+    /// Whether the lock service has given the lock. It may have run out since.
+    is_taken: Mutex<bool>,
+    /// Whether the name is among those of rows that this client began to visit without a lock. No
+    /// other worker of the client begins a visit there.
+    is_listed: AtomicBool,
 }
 
 /// The name of the lock on a row.
@@ -76,8 +71,8 @@ pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowL
     if !context.shared.locks().try_lock(&name, holder, lifetime).await? {
         return Ok(None);
     }
-    let state = Mutex::new(State { is_taken: true, is_listed: false });
-    Ok(Some(RowLock { context, name, holder, since, state }))
+    let (is_taken, is_listed) = (Mutex::new(true), AtomicBool::new(false));
+    Ok(Some(RowLock { context, name, holder, since, is_taken, is_listed }))
 }
 
 /// Begins a visit without a lock in the store. `None` while another worker of this client does so
@@ -87,21 +82,21 @@ pub(super) fn lock_later(context: &Context, name: Vec<u8>) -> Option<RowLock<'_>
         return None;
     }
     let (holder, since) = (context.shared.next_holder(), context.runtime().now());
-    let state = Mutex::new(State { is_taken: false, is_listed: true });
-    Some(RowLock { context, name, holder, since, state })
+    let (is_taken, is_listed) = (Mutex::new(false), AtomicBool::new(true));
+    Some(RowLock { context, name, holder, since, is_taken, is_listed })
 }
 
 impl RowLock<'_> {
     /// Asks for the lock, unless the lock service has given it to this worker before. Returns
     /// `false` while another worker has it.
     pub(super) async fn take(&self) -> Result<bool> {
-        let mut state = self.state.lock().await;
-        if !state.is_taken {
+        let mut is_taken = self.is_taken.lock().await;
+        if !*is_taken {
             let lifetime = self.context.options.row_lock_lifetime;
             let locks = self.context.shared.locks();
-            state.is_taken = locks.try_lock(&self.name, self.holder, lifetime).await?;
+            *is_taken = locks.try_lock(&self.name, self.holder, lifetime).await?;
         }
-        Ok(state.is_taken)
+        Ok(*is_taken)
     }
 
     /// Runs the work that the lock protects, and renews the lock meanwhile. If the worker has no
@@ -110,7 +105,7 @@ impl RowLock<'_> {
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let (options, mut pause) = (&self.context.options, UNLOCKED_MAX);
-        while !self.state.lock().await.is_taken && self.age() <= options.run_max {
+        while !*self.is_taken.lock().await && self.age() <= options.run_max {
             let sleep = self.context.runtime().sleep(pause);
             if let Either::Left((value, _)) = select(work.as_mut(), sleep).await {
                 return value;
@@ -135,9 +130,16 @@ impl RowLock<'_> {
         match select(work, pin!(self.renew())).await {
             Either::Left((value, _)) => value,
             Either::Right(((), work)) => {
-                self.state.lock().await.strike(&self.context.shared, &self.name);
+                self.strike();
                 work.await
             }
+        }
+    }
+
+    /// Lets other workers of this client visit the row.
+    fn strike(&self) {
+        if self.is_listed.swap(false, Ordering::Relaxed) {
+            self.context.shared.unlocked().remove(&self.name);
         }
     }
 
@@ -167,21 +169,11 @@ impl RowLock<'_> {
     }
 }
 
-impl State {
-    /// Lets other workers of this client visit the row.
-    fn strike(&mut self, shared: &Shared, name: &[u8]) {
-        if std::mem::take(&mut self.is_listed) {
-            shared.unlocked().remove(name);
-        }
-    }
-}
-
 impl Drop for RowLock<'_> {
     fn drop(&mut self) {
-        let (shared, state) = (&self.context.shared, self.state.get_mut());
-        state.strike(shared, &self.name);
-        if state.is_taken {
-            shared.locks().unlock(&self.name, self.holder);
+        self.strike();
+        if *self.is_taken.get_mut() {
+            self.context.shared.locks().unlock(&self.name, self.holder);
         }
     }
 }

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bigtable::Store;
+use bigtable::layer::StoreLayer;
 use percolator_core::{
     Batch, BatchObserver, Change, Client, Column, Error, Options, Registration, Result, Runtime,
-    Table, Transaction, WorkerOptions, Workers,
+    Services, Table, Transaction, WorkerOptions, Workers,
 };
 
-use crate::faults::{Fault, Op};
+use crate::faults::{Fault, FaultyStore, Op};
 use crate::notifications::{COUNT, one_thread};
 use crate::world::{World, counting, get_column, run_both};
 
@@ -250,17 +252,24 @@ impl Gathering {
     }
 
     async fn of(world: World, interval: Duration) -> Self {
-        let (writer, worker) = (world.client().await, world.client().await);
+        let (worker, peek_every) = (world.client().await, Some(Duration::from_millis(500)));
+        Gathering::with(world, interval, &worker, peek_every).await
+    }
+
+    async fn with(
+        world: World,
+        interval: Duration,
+        worker: &Client,
+        peek_every: Option<Duration>,
+    ) -> Self {
+        let writer = world.client().await;
         let table = writer.table("t").await.unwrap();
         let sizes = Arc::default();
         let batch = Batch { changes_max: 500, interval };
         let observer = Sizes(Arc::clone(&sizes));
         let observer = Registration::batched("sizes", "t", &CHANGED, batch, observer);
-        let options = WorkerOptions {
-            idle_max: Duration::from_secs(10),
-            peek_every: Some(Duration::from_millis(500)),
-            ..one_thread()
-        };
+        let options =
+            WorkerOptions { idle_max: Duration::from_secs(10), peek_every, ..one_thread() };
         let workers = worker.observe(vec![observer], options).await.unwrap();
         Gathering { world, writer, table, sizes, _workers: workers }
     }
@@ -321,7 +330,6 @@ fn a_batch_gathers_for_its_whole_interval_while_changes_come() {
 fn a_batch_of_a_minute_gathers_a_trickle_of_changes_and_ends_soon_after_it() {
     run_both(async |world| {
         let gathering = Gathering::of(world.clone(), Duration::from_secs(60)).await;
-        // The worker looks as often as with a shorter interval.
         world.sleep_ms(61_000).await;
         for n in 0..50 {
             gathering.notify(format!("r{n:02}")).await;
@@ -364,5 +372,72 @@ fn a_batch_does_not_wait_for_the_end_of_another_columns_changes() {
             world.sleep_ms(200).await;
         }
         assert_eq!((sizes.lock().unwrap().len(), others.lock().unwrap().len()), (1, 0));
+    });
+}
+
+/// The worker's process hears nothing, so it finds a change when it looks for one.
+#[test]
+fn a_batch_of_a_minute_looks_for_changes_every_ten_seconds() {
+    run_both(async |world| {
+        let worker = world.client().await;
+        let minute = Duration::from_secs(60);
+        let gathering = Gathering::with(world.clone(), minute, &worker, None).await;
+        world.sleep_ms(61_000).await;
+        let begun = world.runtime.now();
+        gathering.notify("r".to_owned()).await;
+        let waited = gathering.delivered_since(begun).await;
+        assert!(waited <= Duration::from_secs(12), "{waited:?}");
+    });
+}
+
+#[test]
+fn a_batch_of_a_minute_that_has_failed_is_tried_again_after_ten_seconds() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let (delivered, poison) = (Arc::default(), Arc::new(AtomicBool::new(true)));
+        let export = Export { delivered: Arc::clone(&delivered), poison: poison.clone() };
+        let batch = Batch { changes_max: 500, interval: Duration::from_secs(60) };
+        let registration = Registration::batched("export", "t", &CHANGED, batch, export);
+        let _workers = client.observe(vec![registration], one_thread()).await.unwrap();
+        let mut tx = client.begin().await.unwrap();
+        tx.notify(&table, "bad", &CHANGED).unwrap();
+        tx.commit().await.unwrap();
+        world.sleep_ms(5000).await;
+        poison.store(false, SeqCst);
+        world.sleep_ms(15_000).await;
+        assert_eq!(*delivered.lock().unwrap(), ["bad"]);
+    });
+}
+
+/// A store whose room for notifications is half full.
+#[derive(Debug)]
+struct HalfFull(Arc<FaultyStore>);
+
+impl StoreLayer for HalfFull {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn pressure(&self) -> f64 {
+        0.5
+    }
+}
+
+#[test]
+fn a_batch_gathers_no_more_while_the_room_for_notifications_fills_up() {
+    run_both(async |world| {
+        let store = Arc::new(HalfFull(world.store.clone()));
+        let services = Services { store, ..world.client().await.services().clone() };
+        let worker = Client::open(services, Options::default()).await.unwrap();
+        let (minute, peek) = (Duration::from_secs(60), Some(Duration::from_millis(500)));
+        let gathering = Gathering::with(world.clone(), minute, &worker, peek).await;
+        world.sleep_ms(1000).await;
+        for n in 0..50 {
+            gathering.notify(format!("r{n:02}")).await;
+            world.sleep_ms(100).await;
+        }
+        let sizes = gathering.take();
+        assert!(sizes.len() >= 2, "{sizes:?} in five seconds");
     });
 }
