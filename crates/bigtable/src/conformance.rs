@@ -60,6 +60,20 @@ use futures::future::BoxFuture;
 
 use crate::Store;
 
+/// Compares random operations with a simple model, as the case `model::random_operations` does.
+/// Each seed has a table of its own and so many operations.
+///
+/// ```
+/// let store = bigtable::MemoryStore::new();
+/// futures::executor::block_on(bigtable::conformance::random_operations(&store, 2, 100));
+/// ```
+///
+/// # Panics
+/// If an answer is not that of the model.
+pub async fn random_operations(store: &dyn Store, seeds: u64, operations: usize) {
+    model::some(store, seeds, operations).await;
+}
+
 /// One case of the suite.
 ///
 /// ```

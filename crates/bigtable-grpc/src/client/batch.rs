@@ -41,7 +41,11 @@ pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) 
         Ok(described) => {
             let several = |max: u32| usize::try_from(max).ok().filter(|max| *max > 1);
             let (entries_max, reads_max) = (described.entries_max, described.reads_max);
-            Ok(Limits { entries_max: several(entries_max), reads_max: several(reads_max) })
+            Ok(Limits {
+                entries_max: several(entries_max),
+                reads_max: several(reads_max),
+                reads_ranges: described.reads_ranges,
+            })
         }
         Err(status) if status.code() == Code::Unimplemented => {
             tracing::debug!(%status, "the server does not accept batches");

@@ -1,11 +1,11 @@
-//! Sends gathered reads of single rows in as few requests as the server allows (paper section
-//! 2.5).
+//! Sends gathered reads in as few requests as the server allows (paper section 2.5).
 //!
 //! Each transaction reads at its own timestamp, so the filters of its reads differ from those
 //! of other transactions. A ReadRows has only one filter. The extension of this project's
-//! server takes a row and a filter for each read. Any other server gets one ReadRows for each
-//! distinct filter. It combines reads with equal filters: those of one transaction, or of
-//! snapshots at the same timestamp, that select the same columns.
+//! server takes a row, or a short page of a range, and a filter for each read. Any other server
+//! gets one ReadRows for each page and for each distinct filter of rows. It combines reads of rows
+//! with equal filters: those of one transaction, or of snapshots at the same timestamp, that select
+//! the same columns.
 //!
 //! Invariant: a failed read fails no other read. With the extension, each caller gets its
 //! answer as soon as that answer arrives. Reads that one ReadRows combines get theirs when its
@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use bigtable::{Error, Row, RowKey};
+use bigtable::{Bytes, Error, Page, Row, RowKey};
 use futures::StreamExt;
 use futures::future::join_all;
 use prost::Message;
@@ -21,17 +21,17 @@ use tonic::{Code, Status};
 
 use super::gather::{RUNTIME_ENDED, Together, Waiting};
 use super::merge::Merger;
+use super::read::{Of, Read};
 use super::retry::{Attempts, once};
-use super::row_read::RowRead;
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{is_transient, of_read};
-use super::wire::{GrpcTable, IN_FLIGHT_MAX};
-use crate::proto::extension::ReadEachRowRequest;
-use crate::proto::extension::read_each_row_request::Entry;
-use crate::proto::extension::read_each_row_response::Part;
+use super::wire::{GrpcTable, IN_FLIGHT_MAX, wire_range};
+use crate::proto::extension::ReadEachRequest;
+use crate::proto::extension::read_each_request::Entry;
+use crate::proto::extension::read_each_response::Part;
 
-impl Together for RowRead {
-    type Answer = Row;
+impl Together for Read {
+    type Answer = Page;
 
     async fn deliver(table: GrpcTable, gathered: Vec<Waiting<Self>>) {
         let Some(entries) = table.limits.reads_max.filter(|_| gathered.len() > 1) else {
@@ -48,50 +48,99 @@ impl Together for RowRead {
     }
 }
 
-fn nothing(key: RowKey) -> Row {
-    Row::new(key, Vec::new())
+fn of_row(row: Row) -> Page {
+    Page { rows: vec![row], resume: None }
 }
 
-async fn alone(table: &GrpcTable, read: Waiting<RowRead>) {
-    let row = table.row(&read.request.key, read.request.filter.clone()).await;
-    read.tell(row);
+async fn alone(table: &GrpcTable, read: Waiting<Read>) {
+    let Read { of, filter } = &read.request;
+    let page = match of {
+        Of::Row(key) => table.row(key, filter.clone()).await.map(of_row),
+        Of::Page(range, limit) => table.page(range, filter, *limit).await,
+    };
+    read.tell(page);
 }
 
-/// Sends one request per filter, which every server supports.
-async fn by_filter(table: &GrpcTable, gathered: Vec<Waiting<RowRead>>) {
-    let mut groups: BTreeMap<Vec<u8>, Vec<Waiting<RowRead>>> = BTreeMap::new();
+/// Sends one request for each page, and for each filter of rows, which every server supports.
+async fn by_filter(table: &GrpcTable, gathered: Vec<Waiting<Read>>) {
+    let mut groups: BTreeMap<Vec<u8>, Vec<(RowKey, Waiting<Read>)>> = BTreeMap::new();
+    let mut pages = Vec::new();
     for read in gathered {
-        groups.entry(read.request.filter.encode_to_vec()).or_default().push(read);
+        match &read.request.of {
+            Of::Row(key) => {
+                let (key, filter) = (key.clone(), read.request.filter.encode_to_vec());
+                groups.entry(filter).or_default().push((key, read));
+            }
+            Of::Page(..) => pages.push(alone(table, read)),
+        }
     }
     // All requests go at once, as they would have without gathering: of the callers here, none
     // waits for the answer to another one's read.
-    join_all(groups.into_values().map(|group| same(table, group))).await;
+    let groups = join_all(groups.into_values().map(|group| same(table, group)));
+    futures::join!(groups, join_all(pages));
 }
 
-async fn same(table: &GrpcTable, group: Vec<Waiting<RowRead>>) {
-    if group.len() > 1 {
-        let keys: Vec<_> = group.iter().map(|read| read.request.key.clone()).collect();
+async fn same(table: &GrpcTable, group: Vec<(RowKey, Waiting<Read>)>) {
+    if let [(_, first), _, ..] = &group[..] {
+        let keys: Vec<_> = group.iter().map(|(key, _)| key.clone()).collect();
         // The error may concern one row only, so each row is then read by itself.
-        if let Ok(found) = table.rows(&keys, &group[0].request.filter).await {
-            for read in group {
-                let key = &read.request.key;
-                let row = found.get(key).cloned().unwrap_or_else(|| nothing(key.clone()));
-                read.tell(Ok(row));
+        if let Ok(found) = table.rows(&keys, &first.request.filter).await {
+            for (key, read) in group {
+                let row = found.get(&key).cloned();
+                read.tell(Ok(of_row(row.unwrap_or_else(|| Row::new(key, Vec::new())))));
             }
             return;
         }
     }
-    join_all(group.into_iter().map(|read| alone(table, read))).await;
+    join_all(group.into_iter().map(|(_, read)| alone(table, read))).await;
 }
 
-fn size(read: &Waiting<RowRead>) -> Size {
-    let RowRead { key, filter } = &read.request;
-    let bytes = key.as_bytes().len() + filter.encoded_len();
-    Size { entries: 1, bytes, mutations: 0 }
+fn size(read: &Waiting<Read>) -> Size {
+    Size { entries: 1, bytes: entry(&read.request).encoded_len(), mutations: 0 }
+}
+
+/// Writes a read in the form of the extension.
+fn entry(Read { of, filter }: &Read) -> Entry {
+    let filter = Some(filter.clone());
+    match of {
+        Of::Row(key) => Entry { row_key: key.to_bytes(), filter, ..Entry::default() },
+        Of::Page(range, limit) => {
+            let [rows_max, bytes_max] =
+                [limit.rows_max, limit.bytes_max].map(|max| u32::try_from(max).unwrap_or(u32::MAX));
+            let row_range = Some(wire_range(range));
+            Entry { row_key: Bytes::new(), filter, row_range, rows_max, bytes_max }
+        }
+    }
+}
+
+/// Builds the answer to a read. The error says what is wrong with the server's answer.
+fn answer(of: &Of, rows: Vec<Row>, scanned: Bytes) -> Result<Page, String> {
+    let is_asked = |key: &RowKey| match of {
+        Of::Row(asked) => key == asked,
+        Of::Page(range, _) => range.contains(key),
+    };
+    if let Some(row) = rows.iter().find(|row| !is_asked(&row.key)) {
+        return Err(format!("row {}, which was not asked for", row.key));
+    }
+    match of {
+        Of::Row(key) => {
+            let row = rows.into_iter().next();
+            Ok(of_row(row.unwrap_or_else(|| Row::new(key.clone(), Vec::new()))))
+        }
+        Of::Page(..) if scanned.is_empty() => Ok(Page { rows, resume: None }),
+        Of::Page(range, _) => {
+            let scanned = RowKey::from(scanned);
+            if !range.contains(&scanned) || rows.last().is_some_and(|last| last.key > scanned) {
+                return Err(format!("a page that ends at {scanned}, which is not its end"));
+            }
+            let rest = range.after(scanned);
+            Ok(Page { rows, resume: (!rest.is_empty()).then_some(rest) })
+        }
+    }
 }
 
 /// Reads by the extension. Reads without an answer, or with a transient error, are sent again.
-async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<RowRead>>) {
+async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<Read>>) {
     let mut attempts = Attempts::default();
     loop {
         let mut answers = Answers::new(left);
@@ -119,28 +168,24 @@ async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<RowRead>>) {
 #[derive(Debug)]
 struct Answers {
     /// The reads that have no answer yet; `None` for an answered one.
-    left: Vec<Option<Waiting<RowRead>>>,
+    left: Vec<Option<Waiting<Read>>>,
     /// The read whose answer has arrived in part.
-    open: Option<(usize, Merger, Option<Row>)>,
+    open: Option<(usize, Merger, Vec<Row>)>,
     /// The last transient error of a read that is still left.
     failed: Option<Status>,
 }
 
 impl Answers {
-    fn new(reads: Vec<Waiting<RowRead>>) -> Self {
+    fn new(reads: Vec<Waiting<Read>>) -> Self {
         Answers { left: reads.into_iter().map(Some).collect(), open: None, failed: None }
     }
 
     /// Sends the request, and passes each answer to its caller when it arrives.
     async fn receive(&mut self, table: &GrpcTable) -> Result<(), Status> {
-        let entry = |read: &Waiting<RowRead>| Entry {
-            row_key: read.request.key.to_bytes(),
-            filter: Some(read.request.filter.clone()),
-        };
-        let entries = self.left.iter().flatten().map(entry).collect();
-        let request = ReadEachRowRequest { table_name: table.path.clone(), entries };
+        let entries = self.left.iter().flatten().map(|read| entry(&read.request)).collect();
+        let request = ReadEachRequest { table_name: table.path.clone(), entries };
         let request = table.channels.read_request(&table.routing, request);
-        let mut stream = table.channels.extension().read_each_row(request).await?.into_inner();
+        let mut stream = table.channels.extension().read_each(request).await?.into_inner();
         let broken = |what: String| Status::data_loss(format!("the stream is broken: {what}"));
         while let Some(message) = stream.message().await? {
             for part in message.parts {
@@ -156,17 +201,13 @@ impl Answers {
     /// Takes one part of the stream. The error says which rule of the stream the part breaks.
     fn take(&mut self, part: Part) -> Result<(), String> {
         let place = usize::try_from(part.entry).unwrap_or(usize::MAX);
-        let open = self.open.take().unwrap_or_else(|| (place, Merger::new(false), None));
+        let open = self.open.take().unwrap_or_else(|| (place, Merger::new(false), Vec::new()));
         let (began, mut merger, mut found) = open;
         if began != place {
             return Err(format!("an answer to entry {place} within that to {began}"));
         }
         for chunk in part.chunks {
-            if let Some(row) = merger.push(chunk)?
-                && found.replace(row).is_some()
-            {
-                return Err(format!("several rows for entry {place}"));
-            }
+            found.extend(merger.push(chunk)?);
         }
         if part.more {
             self.open = Some((place, merger, found));
@@ -185,16 +226,15 @@ impl Answers {
             return Ok(());
         }
         let Some(read) = slot.take() else { return Ok(()) };
-        let key = &read.request.key;
-        let outcome = match (status, found) {
-            (Some(status), _) => Err(of_read(&status)),
-            (None, Some(row)) if row.key != *key => {
-                let told = format!("row {} for {key}", row.key);
-                *slot = Some(read);
-                return Err(told);
-            }
-            (None, Some(row)) => Ok(row),
-            (None, None) => Ok(nothing(key.clone())),
+        let outcome = match status {
+            Some(status) => Err(of_read(&status)),
+            None => match answer(&read.request.of, found, part.scanned) {
+                Ok(page) => Ok(page),
+                Err(told) => {
+                    *slot = Some(read);
+                    return Err(told);
+                }
+            },
         };
         read.tell(outcome);
         Ok(())

@@ -1,6 +1,6 @@
-//! Delays conditional mutations and reads, so that those of several callers go in one request.
-//! The paper delays lock operations "to collect them into batches", and every read too (section
-//! 2.5).
+//! Delays conditional mutations, reads of rows and short scans, so that those of several callers go
+//! in one request. The paper delays lock operations "to collect them into batches", and every read
+//! too (section 2.5).
 //!
 //! The first request waits for the configured delay, and those that arrive meanwhile go with
 //! it. If the waiting requests fill one request of the server, the client sends them at once.

@@ -11,12 +11,12 @@ use bigtable::{RowMutation, RowRange, Selection, Syncing, Table};
 use tonic::Code;
 
 use super::batch;
-use super::filter::{self, Reading};
+use super::filter;
+use super::read::{Of, Read, is_short};
 use super::retry::{Attempts, repeat};
-use super::row_read::RowRead;
 use super::status::{is_broken, of_mutation, of_read};
 use super::wire::{GrpcTable, LIMITS, Part, wire_mutations, wire_range};
-use crate::proto::data::{MutateRowRequest, RowSet, SampleRowKeysRequest};
+use crate::proto::data::{MutateRowRequest, RowFilter, RowSet, SampleRowKeysRequest};
 use crate::syncing;
 
 /// Most sampled keys for a table's tablets.
@@ -36,7 +36,11 @@ impl Table for GrpcTable {
         };
         let filter = reading.filter.clone();
         let found = match &self.gathers.reads {
-            Some(gather) => gather.send(self, RowRead { key: row.clone(), filter }).await?,
+            Some(gather) => {
+                let read = Read { of: Of::Row(row.clone()), filter };
+                let found = gather.send(self, read).await?.rows.pop();
+                found.unwrap_or_else(|| Row::new(row.clone(), Vec::new()))
+            }
             None => self.row(row, filter).await?,
         };
         Ok(reading.pick(select, found))
@@ -79,7 +83,14 @@ impl Table for GrpcTable {
         if range.is_empty() || ends_at_once {
             return Ok(nothing);
         }
-        let mut page = self.page(range, &reading, limit).await?;
+        let gather = self.gathers.reads.as_ref().filter(|_| self.limits.reads_ranges);
+        let mut page = match gather.filter(|_| is_short(range, limit)) {
+            Some(gather) => {
+                let of = Of::Page(range.clone(), limit);
+                gather.send(self, Read { of, filter: reading.filter.clone() }).await?
+            }
+            None => self.page(range, &reading.filter, limit).await?,
+        };
         page.rows = page.rows.into_iter().map(|row| reading.pick(select, row)).collect();
         page.rows.retain(|row| !row.cells.is_empty());
         Ok(page)
@@ -181,13 +192,18 @@ impl Table for GrpcTable {
 
 impl GrpcTable {
     /// Reads one page of a range that is not empty.
-    async fn page(&self, range: &RowRange, reading: &Reading, limit: PageLimit) -> Result<Page> {
+    pub(super) async fn page(
+        &self,
+        range: &RowRange,
+        filter: &RowFilter,
+        limit: PageLimit,
+    ) -> Result<Page> {
         let mut left = range.clone();
         let mut attempts = Attempts::default();
         loop {
             let mut part = Part::default();
             let rows = RowSet { row_keys: Vec::new(), row_ranges: vec![wire_range(&left)] };
-            let outcome = self.read(rows, reading.filter.clone(), limit, &mut part).await;
+            let outcome = self.read(rows, filter.clone(), limit, &mut part).await;
             let last = part.rows.last().map(|row| row.key.clone()).max(part.scanned.take());
             match outcome {
                 Ok(()) if !part.full => return Ok(Page { rows: part.rows, resume: None }),

@@ -14,8 +14,8 @@ use super::filter;
 use super::gather::Gather;
 use super::limits::Limits;
 use super::merge::Merger;
+use super::read::Read;
 use super::retry::{once, repeat};
-use super::row_read::RowRead;
 use super::status::{of_mutation, of_read};
 use crate::filter::FILTER_BYTES_MAX;
 use crate::proto::data::mutation::{DeleteFromColumn, Mutation as Wire, SetCell};
@@ -59,7 +59,7 @@ pub(crate) struct GrpcTable {
 #[derive(Debug, Clone)]
 pub(super) struct Gathers {
     pub(super) mutations: Option<Arc<Gather<ConditionalMutation>>>,
-    pub(super) reads: Option<Arc<Gather<RowRead>>>,
+    pub(super) reads: Option<Arc<Gather<Read>>>,
 }
 
 /// The result of one attempt at a read.

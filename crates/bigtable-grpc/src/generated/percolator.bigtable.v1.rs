@@ -7,6 +7,8 @@ pub struct DescribeResponse {
     pub entries_max: u32,
     #[prost(uint32, tag = "2")]
     pub reads_max: u32,
+    #[prost(bool, tag = "3")]
+    pub reads_ranges: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CheckAndMutateRowsRequest {
@@ -53,14 +55,14 @@ pub mod check_and_mutate_rows_response {
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ReadEachRowRequest {
+pub struct ReadEachRequest {
     #[prost(string, tag = "1")]
     pub table_name: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
-    pub entries: ::prost::alloc::vec::Vec<read_each_row_request::Entry>,
+    pub entries: ::prost::alloc::vec::Vec<read_each_request::Entry>,
 }
-/// Nested message and enum types in `ReadEachRowRequest`.
-pub mod read_each_row_request {
+/// Nested message and enum types in `ReadEachRequest`.
+pub mod read_each_request {
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct Entry {
         #[prost(bytes = "bytes", tag = "1")]
@@ -69,15 +71,23 @@ pub mod read_each_row_request {
         pub filter: ::core::option::Option<
             super::super::super::super::google::bigtable::v2::RowFilter,
         >,
+        #[prost(message, optional, tag = "3")]
+        pub row_range: ::core::option::Option<
+            super::super::super::super::google::bigtable::v2::RowRange,
+        >,
+        #[prost(uint32, tag = "4")]
+        pub rows_max: u32,
+        #[prost(uint32, tag = "5")]
+        pub bytes_max: u32,
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ReadEachRowResponse {
+pub struct ReadEachResponse {
     #[prost(message, repeated, tag = "1")]
-    pub parts: ::prost::alloc::vec::Vec<read_each_row_response::Part>,
+    pub parts: ::prost::alloc::vec::Vec<read_each_response::Part>,
 }
-/// Nested message and enum types in `ReadEachRowResponse`.
-pub mod read_each_row_response {
+/// Nested message and enum types in `ReadEachResponse`.
+pub mod read_each_response {
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct Part {
         #[prost(uint32, tag = "1")]
@@ -92,6 +102,8 @@ pub mod read_each_row_response {
         pub status: ::core::option::Option<
             super::super::super::super::google::rpc::Status,
         >,
+        #[prost(bytes = "bytes", tag = "5")]
+        pub scanned: ::prost::bytes::Bytes,
     }
 }
 /// Generated client implementations.
@@ -238,11 +250,11 @@ pub mod extension_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        pub async fn read_each_row(
+        pub async fn read_each(
             &mut self,
-            request: impl tonic::IntoRequest<super::ReadEachRowRequest>,
+            request: impl tonic::IntoRequest<super::ReadEachRequest>,
         ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::ReadEachRowResponse>>,
+            tonic::Response<tonic::codec::Streaming<super::ReadEachResponse>>,
             tonic::Status,
         > {
             self.inner
@@ -255,13 +267,11 @@ pub mod extension_client {
                 })?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static(
-                "/percolator.bigtable.v1.Extension/ReadEachRow",
+                "/percolator.bigtable.v1.Extension/ReadEach",
             );
             let mut req = request.into_request();
             req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("percolator.bigtable.v1.Extension", "ReadEachRow"),
-                );
+                .insert(GrpcMethod::new("percolator.bigtable.v1.Extension", "ReadEach"));
             self.inner.server_streaming(req, path, codec).await
         }
     }
@@ -297,11 +307,11 @@ pub mod extension_server {
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
-        async fn read_each_row(
+        async fn read_each(
             &self,
-            request: tonic::Request<super::ReadEachRowRequest>,
+            request: tonic::Request<super::ReadEachRequest>,
         ) -> std::result::Result<
-            tonic::Response<BoxStream<super::ReadEachRowResponse>>,
+            tonic::Response<BoxStream<super::ReadEachResponse>>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -474,26 +484,26 @@ pub mod extension_server {
                     };
                     Box::pin(fut)
                 }
-                "/percolator.bigtable.v1.Extension/ReadEachRow" => {
+                "/percolator.bigtable.v1.Extension/ReadEach" => {
                     #[allow(non_camel_case_types)]
-                    struct ReadEachRowSvc<T: Extension>(pub Arc<T>);
+                    struct ReadEachSvc<T: Extension>(pub Arc<T>);
                     impl<
                         T: Extension,
-                    > tonic::server::ServerStreamingService<super::ReadEachRowRequest>
-                    for ReadEachRowSvc<T> {
-                        type Response = super::ReadEachRowResponse;
-                        type ResponseStream = BoxStream<super::ReadEachRowResponse>;
+                    > tonic::server::ServerStreamingService<super::ReadEachRequest>
+                    for ReadEachSvc<T> {
+                        type Response = super::ReadEachResponse;
+                        type ResponseStream = BoxStream<super::ReadEachResponse>;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<super::ReadEachRowRequest>,
+                            request: tonic::Request<super::ReadEachRequest>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {
-                                <T as Extension>::read_each_row(&inner, request).await
+                                <T as Extension>::read_each(&inner, request).await
                             };
                             Box::pin(fut)
                         }
@@ -504,7 +514,7 @@ pub mod extension_server {
                     let max_encoding_message_size = self.max_encoding_message_size;
                     let inner = self.inner.clone();
                     let fut = async move {
-                        let method = ReadEachRowSvc(inner);
+                        let method = ReadEachSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

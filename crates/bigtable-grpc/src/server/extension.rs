@@ -23,7 +23,7 @@ use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::{self, ExtensionServer};
 use crate::proto::extension::{
     CheckAndMutateRowsRequest, CheckAndMutateRowsResponse, DescribeRequest, DescribeResponse,
-    ReadEachRowRequest, ReadEachRowResponse,
+    ReadEachRequest, ReadEachResponse,
 };
 
 /// Most entries of one request. The engine commits together as many as fit.
@@ -46,7 +46,8 @@ impl extension_server::Extension for Extension {
     ) -> Result<Response<DescribeResponse>, Status> {
         let [entries_max, reads_max] =
             [ENTRIES_MAX, read_each::ENTRIES_MAX].map(|max| u32::try_from(max).unwrap_or(u32::MAX));
-        let mut response = Response::new(DescribeResponse { entries_max, reads_max });
+        let mut response =
+            Response::new(DescribeResponse { entries_max, reads_max, reads_ranges: true });
         if let Some(named) = self.0.store.id().and_then(Named::new) {
             named.put(response.metadata_mut());
         }
@@ -62,10 +63,10 @@ impl extension_server::Extension for Extension {
         Ok(Response::new(CheckAndMutateRowsResponse { outcomes }))
     }
 
-    async fn read_each_row(
+    async fn read_each(
         &self,
-        request: Request<ReadEachRowRequest>,
-    ) -> Result<Response<BoxStream<ReadEachRowResponse>>, Status> {
+        request: Request<ReadEachRequest>,
+    ) -> Result<Response<BoxStream<ReadEachResponse>>, Status> {
         let stream = read_each::stream(&self.0, request.into_inner()).await?;
         Ok(Response::new(Box::pin(stream)))
     }

@@ -1,30 +1,32 @@
-//! Implements ReadEachRow of the extension: reads of single rows, each by its own filter.
+//! Implements ReadEach of the extension: reads of single rows and of pages of ranges, each by its
+//! own filter.
 //!
-//! Each entry is checked, read and filtered by itself, like a ReadRows of one row. The server
-//! reads the entries one after another, and sends the answers as soon as they fill a message.
-//! So a request holds at most a message and a row in memory.
+//! Each entry is checked, read and filtered by itself, like a ReadRows. The server reads the
+//! entries one after another, and sends the answers as soon as they fill a message. So a request
+//! holds at most a message and a page in memory.
 
 use std::collections::VecDeque;
+use std::ops::Bound;
 use std::sync::Arc;
 
-use bigtable::{Bytes, RowKey, Table};
+use bigtable::{Bytes, PageLimit, Row, RowKey, RowRange, Selection, Table};
 use futures::stream::{Stream, try_unfold};
 use prost::Message;
 use tonic::Status;
 
 use super::chunks::{MESSAGE_BYTES_MAX, Packer};
 use super::mutate::rpc_status;
-use super::read_rows::filtered;
+use super::read_rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, filtered};
 use super::schema::Schema;
 use super::status::of_engine;
 use super::tables::{Served, Tables};
-use super::{layout, limits};
+use super::{layout, limits, row_set};
 use crate::filter;
 use crate::proto::data::ReadRowsResponse;
-use crate::proto::extension::ReadEachRowRequest;
-use crate::proto::extension::ReadEachRowResponse;
-use crate::proto::extension::read_each_row_request::Entry;
-use crate::proto::extension::read_each_row_response::Part;
+use crate::proto::extension::ReadEachRequest;
+use crate::proto::extension::ReadEachResponse;
+use crate::proto::extension::read_each_request::Entry;
+use crate::proto::extension::read_each_response::Part;
 
 /// Most entries of one request.
 pub(crate) const ENTRIES_MAX: usize = 1000;
@@ -39,11 +41,11 @@ struct Reader {
     bytes: usize,
 }
 
-/// Answers ReadEachRow.
+/// Answers ReadEach.
 pub(crate) async fn stream(
     tables: &Tables,
-    request: ReadEachRowRequest,
-) -> Result<impl Stream<Item = Result<ReadEachRowResponse, Status>> + Send + use<>, Status> {
+    request: ReadEachRequest,
+) -> Result<impl Stream<Item = Result<ReadEachResponse, Status>> + Send + use<>, Status> {
     let table = tables.table(&request.table_name).await?;
     if !(1..=ENTRIES_MAX).contains(&request.entries.len()) {
         return Err(Status::invalid_argument(format!(
@@ -62,7 +64,7 @@ pub(crate) async fn stream(
 
 impl Reader {
     /// The next message; `None` after the last.
-    async fn next(&mut self) -> Option<ReadEachRowResponse> {
+    async fn next(&mut self) -> Option<ReadEachResponse> {
         while self.bytes < MESSAGE_BYTES_MAX {
             let Some((number, entry)) = self.entries.next() else { break };
             // A read from memory never waits, so the task yields to let others run.
@@ -73,7 +75,7 @@ impl Reader {
                 self.parts.push_back(part);
             }
         }
-        let mut message = ReadEachRowResponse::default();
+        let mut message = ReadEachResponse::default();
         let mut left = MESSAGE_BYTES_MAX;
         while let Some(part) = self.parts.front() {
             let bytes = part.encoded_len();
@@ -88,48 +90,84 @@ impl Reader {
     }
 }
 
-/// Reads the row of an entry, in chunks; none if no cell passes.
-async fn read(
-    table: &Served,
-    schema: &Schema,
-    entry: Entry,
-) -> Result<Vec<ReadRowsResponse>, Status> {
-    limits::check_row_key(&entry.row_key)?;
+/// The rows that an entry has found, in chunks, and the last row that was read if more are left.
+#[derive(Debug, Default)]
+struct Found {
+    pieces: Vec<ReadRowsResponse>,
+    scanned: Bytes,
+}
+
+/// Reads the row or the page of an entry.
+async fn read(table: &Served, schema: &Schema, entry: Entry) -> Result<Found, Status> {
+    let range = entry.row_range.as_ref().map(row_set::range).transpose()?;
+    if range.is_none() {
+        limits::check_row_key(&entry.row_key)?;
+    }
     let filter = filter::compile(entry.filter.as_ref()).map_err(Status::invalid_argument)?;
     let select = layout::selection(schema, &filter::scopes(&filter));
     if select.columns.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Found::default());
     }
-    let key: Bytes = entry.row_key;
-    let row = table.engine.read_row(&RowKey::from(key.clone()), &select).await;
-    let cells = filtered(schema, &filter, row.map_err(of_engine)?);
+    let (rows, scanned) = match &range {
+        None => {
+            let row = table.engine.read_row(&RowKey::from(entry.row_key), &select).await;
+            (vec![row.map_err(of_engine)?], Bytes::new())
+        }
+        Some(range) => page(table, range, &select, limit(entry.rows_max, entry.bytes_max)).await?,
+    };
     let mut packer = Packer::default();
-    if !cells.is_empty() {
-        packer.row(&key, cells);
+    for row in rows {
+        let key = row.key.to_bytes();
+        let cells = filtered(schema, &filter, row);
+        if !cells.is_empty() {
+            packer.row(&key, cells);
+        }
     }
-    Ok(std::iter::from_fn(|| packer.next(true)).collect())
+    Ok(Found { pieces: std::iter::from_fn(|| packer.next(true)).collect(), scanned })
+}
+
+/// Reads a page, and returns the last row that was read if more are left.
+async fn page(
+    table: &Served,
+    range: &RowRange,
+    select: &Selection,
+    limit: PageLimit,
+) -> Result<(Vec<Row>, Bytes), Status> {
+    if range.is_empty() {
+        return Ok((Vec::new(), Bytes::new()));
+    }
+    let page = table.engine.scan(range, select, limit).await.map_err(of_engine)?;
+    let scanned = match page.resume.map(|rest| rest.start) {
+        None => Bytes::new(),
+        Some(Bound::Excluded(last)) => last.to_bytes(),
+        Some(_) => return Err(Status::internal("the engine did not say where its page ends")),
+    };
+    Ok((page.rows, scanned))
+}
+
+/// The bounds of a page. Zero stands for the server's own bound.
+fn limit(rows_max: u32, bytes_max: u32) -> PageLimit {
+    let least = |wanted: u32, own: usize| match usize::try_from(wanted) {
+        Ok(0) | Err(_) => own,
+        Ok(wanted) => wanted.min(own),
+    };
+    let (rows_max, bytes_max) = (least(rows_max, PAGE_ROWS_MAX), least(bytes_max, PAGE_BYTES_MAX));
+    PageLimit { rows_max, bytes_max }
 }
 
 /// The parts that answer an entry.
-fn parts(entry: u32, found: Result<Vec<ReadRowsResponse>, Status>) -> Vec<Part> {
-    let mut parts: Vec<Part> = match found {
+fn parts(entry: u32, found: Result<Found, Status>) -> Vec<Part> {
+    let Found { pieces, scanned } = match found {
         Err(status) => {
             let status = Some(rpc_status(Some(status)));
             return vec![Part { entry, status, ..Part::default() }];
         }
-        Ok(pieces) => {
-            let part = |piece: ReadRowsResponse| Part {
-                entry,
-                chunks: piece.chunks,
-                more: true,
-                status: None,
-            };
-            pieces.into_iter().map(part).collect()
-        }
+        Ok(found) => found,
     };
-    match parts.last_mut() {
-        Some(last) => last.more = false,
-        None => parts.push(Part { entry, ..Part::default() }),
-    }
+    let part = |chunks, more| Part { entry, chunks, more, ..Part::default() };
+    let mut parts: Vec<Part> = pieces.into_iter().map(|piece| part(piece.chunks, true)).collect();
+    let mut last = parts.pop().unwrap_or_else(|| part(Vec::new(), false));
+    (last.more, last.scanned) = (false, scanned);
+    parts.push(last);
     parts
 }

@@ -17,9 +17,9 @@ use crate::filter::{self, Cell, Filter};
 use crate::proto::data::{ReadRowsRequest, ReadRowsResponse};
 
 /// Most rows of one page.
-const PAGE_ROWS_MAX: usize = 1024;
+pub(super) const PAGE_ROWS_MAX: usize = 1024;
 /// Most bytes of one page; a single row may be larger.
-const PAGE_BYTES_MAX: usize = 2 << 20;
+pub(super) const PAGE_BYTES_MAX: usize = 2 << 20;
 /// Most rows read backwards before other tasks run.
 const BACKWARDS_ROWS_MAX: usize = 64;
 

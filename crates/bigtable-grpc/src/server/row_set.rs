@@ -38,7 +38,7 @@ pub(crate) fn ranges(rows: Option<&RowSet>) -> Result<Vec<RowRange>, Status> {
 }
 
 /// Converts a range. An empty key is no bound.
-fn range(wire: &data::RowRange) -> Result<RowRange, Status> {
+pub(super) fn range(wire: &data::RowRange) -> Result<RowRange, Status> {
     let start = match &wire.start_key {
         Some(StartKey::StartKeyClosed(key)) => bound(key, Bound::Included),
         Some(StartKey::StartKeyOpen(key)) => bound(key, Bound::Excluded),

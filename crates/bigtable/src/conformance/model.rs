@@ -206,12 +206,16 @@ impl Random {
 }
 
 pub(super) async fn random_operations(store: &dyn Store) {
-    for seed in 0..SEEDS {
+    some(store, SEEDS, OPERATIONS).await;
+}
+
+pub(super) async fn some(store: &dyn Store, seeds: u64, operations: usize) {
+    for seed in 0..seeds {
         let name = format!("model{seed}");
         let table = ok("opening", store.open_table(&name, &schema("model")).await);
         let mut random = Random(seed);
         let mut model = Model::default();
-        for step in 0..OPERATIONS {
+        for step in 0..operations {
             one_operation(&*table, &mut model, &mut random, &format!("seed {seed}, step {step}"))
                 .await;
         }

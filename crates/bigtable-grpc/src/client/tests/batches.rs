@@ -13,7 +13,7 @@ use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::Extension;
 use crate::proto::extension::{
     CheckAndMutateRowsRequest, CheckAndMutateRowsResponse, DescribeRequest, DescribeResponse,
-    ReadEachRowRequest, ReadEachRowResponse,
+    ReadEachRequest, ReadEachResponse,
 };
 use crate::proto::rpc;
 
@@ -29,15 +29,16 @@ impl Extension for Script {
         match self.play(|play| (play.entries_max, play.reads_max)) {
             (0, 0) => Err(Status::unimplemented("what is that?")),
             (entries_max, reads_max) => {
-                Ok(Response::new(DescribeResponse { entries_max, reads_max }))
+                let reads_ranges = self.play(|play| play.reads_ranges);
+                Ok(Response::new(DescribeResponse { entries_max, reads_max, reads_ranges }))
             }
         }
     }
 
-    async fn read_each_row(
+    async fn read_each(
         &self,
-        request: Request<ReadEachRowRequest>,
-    ) -> Result<Response<BoxStream<ReadEachRowResponse>>, Status> {
+        request: Request<ReadEachRequest>,
+    ) -> Result<Response<BoxStream<ReadEachResponse>>, Status> {
         let rows: Vec<_> = request.into_inner().entries.into_iter().map(|e| e.row_key).collect();
         let (messages, end) = self.play(|play| {
             play.each_asked.push(rows.clone());

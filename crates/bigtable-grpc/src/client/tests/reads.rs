@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{Error, Family, Mutation, Row, RowKey, RowMutation, Selection, Store, Table};
-use bigtable::{TableSchema, TimeRange, Timestamp};
+use bigtable::{Error, Family, Mutation, Page, PageLimit, Row, RowKey, RowMutation, RowRange};
+use bigtable::{Selection, Store, Table, TableSchema, TimeRange, Timestamp};
 use bigtable_fjall::{Durability, Options};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -17,8 +17,8 @@ use super::script::{DEADLINE, End, FAMILY, Script, open_with, rows, unavailable}
 use crate::client::gather::{BEHIND_MAX, LATE_MAX};
 use crate::client::{ClientOptions, GrpcStore};
 use crate::proto::data::read_rows_response::CellChunk;
-use crate::proto::extension::ReadEachRowResponse;
-use crate::proto::extension::read_each_row_response::Part;
+use crate::proto::extension::ReadEachResponse;
+use crate::proto::extension::read_each_response::Part;
 use crate::proto::rpc;
 use crate::server::Server;
 
@@ -47,12 +47,12 @@ fn failing(entry: u32, code: Code) -> Part {
     Part { entry, status: Some(status), ..Part::default() }
 }
 
-fn message(parts: Vec<Part>) -> ReadEachRowResponse {
-    ReadEachRowResponse { parts }
+fn message(parts: Vec<Part>) -> ReadEachResponse {
+    ReadEachResponse { parts }
 }
 
 /// An answer with one cell for each requested row.
-pub(super) fn found(keys: &[Bytes]) -> ReadEachRowResponse {
+pub(super) fn found(keys: &[Bytes]) -> ReadEachResponse {
     message((0..).zip(keys).map(|(entry, key)| part(entry, key)).collect())
 }
 
@@ -115,6 +115,64 @@ async fn a_read_of_rows_that_names_one_row_goes_together_with_others() {
     assert!(is_found(&one, "a"), "{one:?}");
     assert!(matches!(&rows, Ok(rows) if rows.len() == 1 && rows[0].key == b[0]), "{rows:?}");
     assert_eq!(asked(&script), (vec![2], 0));
+}
+
+/// The page of the range `a..c` that has at most so many rows.
+async fn page(table: &Arc<dyn Table>, rows_max: usize) -> bigtable::Result<Page> {
+    let range = RowRange::between("a", "c");
+    table.scan(&range, &up_to(1), PageLimit { rows_max, ..PageLimit::default() }).await
+}
+
+#[tokio::test]
+async fn a_short_scan_goes_together_with_reads() {
+    let (script, table) = taking(4).await;
+    script.play(|play| {
+        let [a, b] = ["a", "b"].map(Bytes::from);
+        let page = Part { chunks: vec![chunk(&a), chunk(&b)], scanned: b, ..part(1, &a) };
+        play.each.push_back(Ok((vec![message(vec![part(0, &Bytes::from("d")), page])], End::Well)));
+    });
+    // This server says nothing of ranges.
+    let (d, select) = (RowKey::from("d"), up_to(2));
+    let together = async |table: &Arc<dyn Table>, rows_max| {
+        tokio::join!(table.read_row(&d, &select), page(table, rows_max))
+    };
+    script.play(|play| play.reads.extend([(vec![rows(&["d"])], End::Well)]));
+    let (row, _) = together(&table, 2).await;
+    assert!(row.is_ok(), "{row:?}");
+    assert_eq!(asked(&script), (vec![], 2));
+
+    script.play(|play| play.reads_ranges = true);
+    let table = delayed(&script).await;
+    let (row, found) = together(&table, 2).await;
+    let found = found.unwrap();
+    let keys: Vec<_> = found.rows.iter().map(|row| row.key.to_string()).collect();
+    assert!(is_found(&row, "d") && keys == ["a", "b"], "{row:?} {keys:?}");
+    let rest = RowRange::between("a", "c").after(RowKey::from("b"));
+    assert_eq!(found.resume, Some(rest));
+    assert_eq!(asked(&script), (vec![2], 2));
+    // A page of many rows keeps no other read waiting.
+    let (row, found) = together(&table, 65).await;
+    assert!(row.is_ok() && found.is_ok(), "{row:?} {found:?}");
+    assert_eq!(asked(&script), (vec![2], 4));
+}
+
+#[tokio::test]
+async fn a_page_that_breaks_the_rules_is_not_believed() {
+    let [a, b, d] = ["a", "b", "d"].map(Bytes::from);
+    let of = |rows: &[&Bytes], scanned: &Bytes| {
+        let chunks = rows.iter().map(|key| chunk(key)).collect();
+        Part { entry: 0, chunks, scanned: scanned.clone(), ..Part::default() }
+    };
+    let none = Bytes::new();
+    for wrong in [of(&[&d], &none), of(&[&b, &a], &none), of(&[&a, &b], &a), of(&[&a], &d)] {
+        let script = Script::default();
+        script.play(|play| (play.reads_max, play.reads_ranges) = (10, true));
+        let table = delayed(&script).await;
+        let told = format!("{wrong:?}");
+        script.play(|play| play.each.push_back(Ok((vec![message(vec![wrong])], End::Well))));
+        let (found, _) = tokio::join!(page(&table, 2), read(&table, &["z"]));
+        assert!(matches!(found, Err(Error::Unavailable { .. })), "{told}: {found:?}");
+    }
 }
 
 #[tokio::test]
@@ -293,6 +351,22 @@ fn columns(random: &mut StdRng) -> Selection {
     selection
 }
 
+/// Reads a range in short pages, all of it.
+async fn scan(
+    table: &dyn Table,
+    (range, select, rows_max): &(RowRange, Selection, usize),
+) -> bigtable::Result<Vec<Row>> {
+    let limit = PageLimit { rows_max: *rows_max, ..PageLimit::default() };
+    let (mut left, mut rows) = (Some(range.clone()), Vec::new());
+    while let Some(range) = left {
+        let page = table.scan(&range, select, limit).await?;
+        assert!(page.rows.len() <= *rows_max, "{} rows", page.rows.len());
+        rows.extend(page.rows);
+        left = page.resume;
+    }
+    Ok(rows)
+}
+
 async fn write(table: &dyn Table, random: &mut StdRng) {
     for row in 0..20 {
         let set = |random: &mut StdRng| {
@@ -348,6 +422,19 @@ async fn gathered_reads_find_what_single_ones_find() {
             for ((row, select), found) in reads.iter().zip(together) {
                 let expected = alone.read_row(row, select).await.unwrap();
                 assert_eq!(found.unwrap(), expected, "{row} by {select:?}");
+            }
+            let draw = |_| {
+                let key = |n: usize| RowKey::from(format!("r{n}"));
+                let from = random.random_range(0..20);
+                let to = from + random.random_range(0..10);
+                let rows_max = [1, 3, 64, 100][random.random_range(0..4)];
+                (RowRange::between(key(from), key(to)), select(&mut random, &schema), rows_max)
+            };
+            let scans: Vec<_> = (0..50).map(draw).collect();
+            let together = join_all(scans.iter().map(|wanted| scan(&*table, wanted))).await;
+            for (wanted, found) in scans.iter().zip(together) {
+                let expected = scan(&*alone, wanted).await.unwrap();
+                assert_eq!(found.unwrap(), expected, "{wanted:?}");
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::proto::data;
 use crate::proto::data::bigtable_server::{Bigtable, BigtableServer};
 use crate::proto::data::read_rows_response::CellChunk;
 use crate::proto::data::read_rows_response::cell_chunk::RowStatus;
-use crate::proto::extension::ReadEachRowResponse;
+use crate::proto::extension::ReadEachResponse;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::ExtensionServer;
 
@@ -43,7 +43,7 @@ pub(super) struct Script(Arc<Mutex<Play>>);
 pub(super) type Read = (Vec<data::ReadRowsResponse>, End);
 
 /// The answer to several reads in one request: the same, or a refusal.
-pub(super) type Each = Result<(Vec<ReadEachRowResponse>, End), Status>;
+pub(super) type Each = Result<(Vec<ReadEachResponse>, End), Status>;
 
 /// The end of a stream.
 #[derive(Debug, Default)]
@@ -70,6 +70,8 @@ pub(super) struct Play {
     pub(super) batched: Vec<Vec<bytes::Bytes>>,
     /// Most reads in one request; zero for a server without that extension.
     pub(super) reads_max: u32,
+    /// Whether such a request may read pages of ranges.
+    pub(super) reads_ranges: bool,
     /// Answers to requests for several reads. Without one, each read finds its row.
     pub(super) each: VecDeque<Each>,
     /// The rows of each such request received.

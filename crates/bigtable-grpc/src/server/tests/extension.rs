@@ -1,11 +1,13 @@
 //! Tests several CheckAndMutateRow in one request, and several reads.
 
 use super::*;
+use crate::proto::data::RowRange;
+use crate::proto::data::row_range::{EndKey, StartKey};
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_client::ExtensionClient;
-use crate::proto::extension::read_each_row_request::Entry as ReadEntry;
-use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest, ReadEachRowRequest};
+use crate::proto::extension::read_each_request::Entry as ReadEntry;
+use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest, ReadEachRequest};
 
 impl World {
     async fn check_all(&self, table: &str, entries: Vec<Entry>) -> Result<Vec<Outcome>, Status> {
@@ -100,8 +102,8 @@ impl World {
         let mut client =
             ExtensionClient::new(self.channel.clone()).max_decoding_message_size(4 << 20);
         let mut found: Vec<_> = entries.iter().map(|_| None).collect();
-        let request = ReadEachRowRequest { table_name: TABLE.to_owned(), entries };
-        let mut stream = client.read_each_row(request).await?.into_inner();
+        let request = ReadEachRequest { table_name: TABLE.to_owned(), entries };
+        let mut stream = client.read_each(request).await?.into_inner();
         let (mut chunks, mut messages) = (Vec::new(), 0);
         while let Some(message) = stream.message().await? {
             messages += 1;
@@ -122,7 +124,8 @@ impl World {
 }
 
 fn wants(row: &str, wanted: WireFilter) -> ReadEntry {
-    ReadEntry { row_key: row.to_owned().into(), filter: Some(filter(wanted)) }
+    let (row_key, filter) = (row.to_owned().into(), Some(filter(wanted)));
+    ReadEntry { row_key, filter, ..ReadEntry::default() }
 }
 
 #[tokio::test]
@@ -148,7 +151,7 @@ async fn each_read_is_as_if_it_were_alone() {
         wants("r", WireFilter::PassAllFilter(false)),
         wants("", pass()),
         wants("r", family("bogus")),
-        ReadEntry { row_key: "s".into(), filter: None },
+        ReadEntry { row_key: "s".into(), ..ReadEntry::default() },
         wants("r", before(1000)),
     ];
     let (found, _) = world.read_each(entries.clone()).await.unwrap();
@@ -166,6 +169,52 @@ async fn each_read_is_as_if_it_were_alone() {
 }
 
 #[tokio::test]
+async fn an_entry_reads_a_page_of_a_range() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::with_table(dir.path(), &["a"]).await;
+    for row in ["r1", "r2", "r3"] {
+        world.set(row, "a:q", 1000, "v").await;
+    }
+    let page = |from: &str, to: &str, rows_max| {
+        let start_key = Some(StartKey::StartKeyClosed(from.to_owned().into()));
+        let end_key = Some(EndKey::EndKeyOpen(to.to_owned().into()));
+        let row_range = Some(RowRange { start_key, end_key });
+        ReadEntry { row_range, rows_max, ..ReadEntry::default() }
+    };
+    let entries = vec![
+        page("r1", "r4", 2),
+        page("r1", "r4", 0),
+        page("r4", "r1", 1),
+        page("r1", "r1", 1),
+        wants("r2", WireFilter::PassAllFilter(true)),
+        ReadEntry { bytes_max: 1, ..page("r2", "r4", 9) },
+        ReadEntry { filter: Some(filter(WireFilter::BlockAllFilter(true))), ..page("r", "s", 1) },
+    ];
+    let request = ReadEachRequest { table_name: TABLE.to_owned(), entries: entries.clone() };
+    let mut stream =
+        ExtensionClient::new(world.channel.clone()).read_each(request).await.unwrap().into_inner();
+    let mut scanned = Vec::new();
+    while let Some(message) = stream.message().await.unwrap() {
+        scanned.extend(message.parts.into_iter().map(|part| (part.entry, part.scanned)));
+    }
+    scanned.retain(|(_, scanned)| !scanned.is_empty());
+    assert_eq!(scanned, [(0, "r2".into()), (5, "r2".into())]);
+    let (found, _) = world.read_each(entries).await.unwrap();
+    let cells = |rows: &[&str]| Ok(rows.iter().map(|row| format!("{row}/a:q@1000=v")).collect());
+    let expected = [
+        cells(&["r1", "r2"]),
+        cells(&["r1", "r2", "r3"]),
+        Err(Code::InvalidArgument),
+        cells(&[]),
+        cells(&["r2"]),
+        cells(&["r2"]),
+        cells(&[]),
+    ];
+    assert_eq!(found, expected);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn several_reads_have_limits_and_come_in_pieces() {
     let dir = tempfile::tempdir().unwrap();
     let mut world = World::with_table(dir.path(), &["a"]).await;
@@ -177,11 +226,9 @@ async fn several_reads_have_limits_and_come_in_pieces() {
         let refusal = world.read_each(vec![pass("r"); count]).await;
         refused(refusal.map(|_| ()), Code::InvalidArgument);
     }
-    let elsewhere = ReadEachRowRequest {
-        table_name: format!("{INSTANCE}/tables/no"),
-        entries: vec![pass("r")],
-    };
-    refused(client.read_each_row(elsewhere).await.map(|_| ()), Code::NotFound);
+    let elsewhere =
+        ReadEachRequest { table_name: format!("{INSTANCE}/tables/no"), entries: vec![pass("r")] };
+    refused(client.read_each(elsewhere).await.map(|_| ()), Code::NotFound);
     world.set("small", "a:q", 1000, "v").await;
     // The values exceed the largest message, alone and together.
     world.set("large", "a:q", 1000, &"v".repeat(9 << 20)).await;

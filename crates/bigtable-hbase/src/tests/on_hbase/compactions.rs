@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::conformance::CASES;
+use bigtable::conformance::random_operations;
 use bigtable::{
     Family, Layout, LocalityGroup, Mutation, RowKey, RowMutation, Selection, Store, Table,
     TableSchema, TimeRange, Timestamp,
@@ -28,16 +28,24 @@ async fn compact_all_the_time(store: Arc<HbaseStore>) -> u32 {
     rounds
 }
 
+/// `MODEL_SEEDS` and `MODEL_OPERATIONS` make it longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_operations_agree_with_the_model_under_compactions() {
     let Some(store) = cluster::store().await else { return };
     let store = Arc::new(store);
     let compacting = tokio::spawn(compact_all_the_time(store.clone()));
-    let case = CASES.iter().find(|case| case.name() == "model::random_operations");
-    case.expect("a case of the suite").run(&*store).await;
+    let number = |name, default: u32| match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        Err(_) => default,
+    };
+    let (seeds, operations) = (number("MODEL_SEEDS", 6), number("MODEL_OPERATIONS", 250));
+    random_operations(&*store, seeds.into(), operations as usize).await;
     drop(store);
     let rounds = compacting.await.expect("the compacting task ends");
     assert!(rounds > 0, "nothing was merged meanwhile");
+    println!(
+        "{seeds} seeds of {operations} operations each, while files were merged {rounds} times"
+    );
 }
 
 /// Deletes a column up to timestamp 9, then writes it at 5. Returns the value that a read
