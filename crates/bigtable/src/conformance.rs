@@ -61,7 +61,7 @@ use futures::future::BoxFuture;
 use crate::Store;
 
 /// Compares random operations with a simple model, as the case `model::random_operations` does.
-/// Each seed has a table of its own and so many operations.
+/// Each seed has a table of its own and so many operations. The store must be new.
 ///
 /// ```
 /// let store = bigtable::MemoryStore::new();

@@ -7,11 +7,12 @@
 //! with equal filters: those of one transaction, or of snapshots at the same timestamp, that select
 //! the same columns.
 //!
-//! Invariant: a failed read fails no other read. With the extension, each caller gets its
-//! answer as soon as that answer arrives. Reads that one ReadRows combines get theirs when its
-//! stream ends.
+//! Invariant: a failed read fails no other read, unless the server breaks the rules of the stream.
+//! With the extension, each caller gets its answer as soon as that answer arrives. Reads that one
+//! ReadRows combines get theirs when its stream ends.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use bigtable::{Bytes, Error, Page, Row, RowKey};
 use futures::StreamExt;
@@ -21,7 +22,7 @@ use tonic::{Code, Status};
 
 use super::gather::{RUNTIME_ENDED, Together, Waiting};
 use super::merge::Merger;
-use super::read::{Of, Read};
+use super::read::{BYTES_MAX, Of, Read};
 use super::retry::{Attempts, once};
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{is_transient, of_read};
@@ -33,11 +34,13 @@ use crate::proto::extension::read_each_response::Part;
 impl Together for Read {
     type Answer = Page;
 
-    async fn deliver(table: GrpcTable, gathered: Vec<Waiting<Self>>) {
+    async fn deliver(table: GrpcTable, mut gathered: Vec<Waiting<Self>>) {
         let Some(entries) = table.limits.reads_max.filter(|_| gathered.len() > 1) else {
             return by_filter(&table, gathered).await;
         };
         let max = Size { entries, bytes: BATCH_BYTES_MAX, mutations: 0 };
+        // The server answers in this order, and a row is read sooner than a page.
+        gathered.sort_by_key(|read| matches!(read.request.of, Of::Page(..)));
         let requests = split(gathered, max, size);
         let requests = requests.into_iter().map(|some| by_extension(&table, some));
         futures::stream::iter(requests).for_each_concurrent(IN_FLIGHT_MAX, |sent| sent).await;
@@ -96,7 +99,16 @@ async fn same(table: &GrpcTable, group: Vec<(RowKey, Waiting<Read>)>) {
 }
 
 fn size(read: &Waiting<Read>) -> Size {
-    Size { entries: 1, bytes: entry(&read.request).encoded_len(), mutations: 0 }
+    let Read { of, filter } = &read.request;
+    let bound = |bound: &Bound<RowKey>| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key.as_bytes().len(),
+        Bound::Unbounded => 0,
+    };
+    let keys = match of {
+        Of::Row(key) => key.as_bytes().len(),
+        Of::Page(range, _) => bound(&range.start) + bound(&range.end),
+    };
+    Size { entries: 1, bytes: keys + filter.encoded_len(), mutations: 0 }
 }
 
 /// Writes a read in the form of the extension.
@@ -105,8 +117,9 @@ fn entry(Read { of, filter }: &Read) -> Entry {
     match of {
         Of::Row(key) => Entry { row_key: key.to_bytes(), filter, ..Entry::default() },
         Of::Page(range, limit) => {
-            let [rows_max, bytes_max] =
-                [limit.rows_max, limit.bytes_max].map(|max| u32::try_from(max).unwrap_or(u32::MAX));
+            // Zero would be the server's own bound.
+            let [rows_max, bytes_max] = [limit.rows_max, limit.bytes_max.min(BYTES_MAX)]
+                .map(|max| u32::try_from(max.max(1)).unwrap_or(u32::MAX));
             let row_range = Some(wire_range(range));
             Entry { row_key: Bytes::new(), filter, row_range, rows_max, bytes_max }
         }
@@ -143,8 +156,9 @@ fn answer(of: &Of, rows: Vec<Row>, scanned: Bytes) -> Result<Page, String> {
 async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<Read>>) {
     let mut attempts = Attempts::default();
     loop {
+        let asked = left.len();
         let mut answers = Answers::new(left);
-        let outcome = once(table.channels.deadline(), answers.receive(table)).await;
+        let outcome = answers.receive(table).await;
         let failed = answers.failed.take();
         left = answers.left.into_iter().flatten().collect();
         if left.is_empty() {
@@ -156,8 +170,10 @@ async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<Read>>) {
             // An older release without the extension has replaced the server.
             return by_filter(table, left).await;
         }
-        // Each failed request counts for all reads left, whether or not others got answers:
-        // each read is tried as often as it would be alone.
+        // A read behind one that takes long was not tried yet.
+        if left.len() < asked {
+            attempts = Attempts::default();
+        }
         if !attempts.again(&status).await {
             return left.into_iter().for_each(|read| read.tell(Err(of_read(&status))));
         }
@@ -185,9 +201,12 @@ impl Answers {
         let entries = self.left.iter().flatten().map(|read| entry(&read.request)).collect();
         let request = ReadEachRequest { table_name: table.path.clone(), entries };
         let request = table.channels.read_request(&table.routing, request);
-        let mut stream = table.channels.extension().read_each(request).await?.into_inner();
+        let deadline = table.channels.deadline();
+        let mut client = table.channels.extension();
+        let mut stream = once(deadline, client.read_each(request)).await?.into_inner();
         let broken = |what: String| Status::data_loss(format!("the stream is broken: {what}"));
-        while let Some(message) = stream.message().await? {
+        // Each message has the whole deadline, since a large row takes its time.
+        while let Some(message) = once(deadline, stream.message()).await? {
             for part in message.parts {
                 self.take(part).map_err(broken)?;
             }
@@ -208,6 +227,13 @@ impl Answers {
         }
         for chunk in part.chunks {
             found.extend(merger.push(chunk)?);
+        }
+        let rows_max = match self.left.get(place) {
+            Some(Some(read)) => read.request.of.rows_max(),
+            _ => 0,
+        };
+        if found.len() > rows_max {
+            return Err(format!("{} rows for entry {place}", found.len()));
         }
         if part.more {
             self.open = Some((place, merger, found));

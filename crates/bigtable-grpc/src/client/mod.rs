@@ -16,7 +16,7 @@
 //!   batch.rs        several conditional mutations in one request, by the server's extension
 //!   limits.rs       the limits of that extension
 //!   rows.rs         several rows by one request
-//!   each.rs         several single-row reads (row_read.rs) in one request
+//!   each.rs         several reads of rows and short pages (read.rs) in one request
 //!   split.rs        dividing entries among requests
 //!   gather.rs       delaying requests, so that those of several callers go together
 //!   administration.rs  backups, for an administrator

@@ -27,8 +27,8 @@ pub struct ClientOptions {
     /// Allows plain text to another machine. Otherwise the client needs `tls`, except for a
     /// server on this machine or one that `BIGTABLE_EMULATOR_HOST` names. Default: `false`.
     pub plaintext_beyond_loopback: bool,
-    /// Combines several conditional mutations, or several reads of rows, in one request, if the
-    /// server supports it. The server of this crate does. Default: `true`.
+    /// Combines several conditional mutations, or several reads of rows and short scans, in one
+    /// request, if the server supports it. The server of this crate does. Default: `true`.
     pub batches: bool,
     /// Time that a conditional mutation, a read of one row or a short scan waits for others of its
     /// table. A short scan has at most 64 rows between two bounds. The others may come from any
@@ -37,10 +37,10 @@ pub struct ClientOptions {
     /// Zero sends each at once. A request that is over a second late, because the process stood
     /// still, is refused instead of being sent.
     ///
-    /// If the server supports no batches, conditional mutations do not wait. Reads still wait,
-    /// and reads with the same selection go together. Those belong to one transaction, because
-    /// each transaction reads at its own timestamp. Longer scans never wait, nor do reads of
-    /// several rows, which are batches already. Default: 0 s.
+    /// If the server supports no batches, conditional mutations and scans do not wait. Reads still
+    /// wait, and reads with the same selection go together. Those belong to one transaction,
+    /// because each transaction reads at its own timestamp. Longer scans never wait, nor do reads
+    /// of several rows, which are batches already. Default: 0 s.
     pub batch_delay: Duration,
 }
 

@@ -6,9 +6,11 @@ use bigtable::{PageLimit, RowKey, RowRange};
 
 use crate::proto::data::RowFilter;
 
-/// Most rows of a page that is read together with others. The server answers the reads of a request
-/// one after another, so a larger page would keep the others waiting.
+/// Most rows and bytes of a page that is read together with others. The server answers the reads of
+/// a request one after another, so a larger page would keep the others waiting. A page may always
+/// end earlier than its caller asked for.
 const ROWS_MAX: usize = 64;
+pub(super) const BYTES_MAX: usize = 256 << 10;
 
 /// A read with a filter.
 #[derive(Debug)]
@@ -25,8 +27,18 @@ pub(super) enum Of {
     Page(RowRange, PageLimit),
 }
 
-/// Whether a page goes together with other reads: one of few rows, in a range with two bounds. In
-/// an unbounded range, the server may pass over many rows until it finds some.
+impl Of {
+    /// Most rows of the answer.
+    pub(super) fn rows_max(&self) -> usize {
+        match self {
+            Of::Row(_) => 1,
+            Of::Page(_, limit) => limit.rows_max.max(1),
+        }
+    }
+}
+
+/// Whether a page goes together with other reads: one of few rows, in a range with two bounds. A
+/// scan without bounds mostly passes over many rows until it finds some.
 pub(super) fn is_short(range: &RowRange, limit: PageLimit) -> bool {
     let is_bounded = |bound: &Bound<RowKey>| *bound != Bound::Unbounded;
     limit.rows_max <= ROWS_MAX && is_bounded(&range.start) && is_bounded(&range.end)

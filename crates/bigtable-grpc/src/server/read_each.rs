@@ -8,10 +8,12 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigtable::{Bytes, PageLimit, Row, RowKey, RowRange, Selection, Table};
 use futures::stream::{Stream, try_unfold};
 use prost::Message;
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::chunks::{MESSAGE_BYTES_MAX, Packer};
@@ -21,13 +23,17 @@ use super::schema::Schema;
 use super::status::of_engine;
 use super::tables::{Served, Tables};
 use super::{layout, limits, row_set};
-use crate::filter;
+use crate::filter::{self, Filter};
 use crate::proto::data::ReadRowsResponse;
 use crate::proto::extension::ReadEachRequest;
 use crate::proto::extension::ReadEachResponse;
 use crate::proto::extension::read_each_request::Entry;
 use crate::proto::extension::read_each_response::Part;
 
+/// Answers that do not fill a message are sent once this time has passed since the last message.
+const SOON: Duration = Duration::from_millis(5);
+/// Most pages of the engine that one entry reads while no row passes its filter.
+const PAGES_MAX: usize = 16;
 /// Most entries of one request.
 pub(crate) const ENTRIES_MAX: usize = 1000;
 
@@ -65,7 +71,8 @@ pub(crate) async fn stream(
 impl Reader {
     /// The next message; `None` after the last.
     async fn next(&mut self) -> Option<ReadEachResponse> {
-        while self.bytes < MESSAGE_BYTES_MAX {
+        let begun = Instant::now();
+        while self.bytes == 0 || (self.bytes < MESSAGE_BYTES_MAX && begun.elapsed() < SOON) {
             let Some((number, entry)) = self.entries.next() else { break };
             // A read from memory never waits, so the task yields to let others run.
             tokio::task::yield_now().await;
@@ -102,47 +109,78 @@ async fn read(table: &Served, schema: &Schema, entry: Entry) -> Result<Found, St
     let range = entry.row_range.as_ref().map(row_set::range).transpose()?;
     if range.is_none() {
         limits::check_row_key(&entry.row_key)?;
+    } else if !entry.row_key.is_empty() {
+        return Err(Status::invalid_argument("an entry names a row and a range: name one of them"));
     }
     let filter = filter::compile(entry.filter.as_ref()).map_err(Status::invalid_argument)?;
     let select = layout::selection(schema, &filter::scopes(&filter));
     if select.columns.is_empty() {
         return Ok(Found::default());
     }
-    let (rows, scanned) = match &range {
+    let mut found = Finding { schema, filter: &filter, packer: Packer::default() };
+    let scanned = match range {
         None => {
             let row = table.engine.read_row(&RowKey::from(entry.row_key), &select).await;
-            (vec![row.map_err(of_engine)?], Bytes::new())
+            found.take(row.map_err(of_engine)?);
+            Bytes::new()
         }
-        Some(range) => page(table, range, &select, limit(entry.rows_max, entry.bytes_max)).await?,
+        Some(range) => {
+            let limit = limit(entry.rows_max, entry.bytes_max);
+            page(table, range, &select, limit, &mut found).await?
+        }
     };
-    let mut packer = Packer::default();
-    for row in rows {
-        let key = row.key.to_bytes();
-        let cells = filtered(schema, &filter, row);
-        if !cells.is_empty() {
-            packer.row(&key, cells);
-        }
-    }
-    Ok(Found { pieces: std::iter::from_fn(|| packer.next(true)).collect(), scanned })
+    Ok(Found { pieces: std::iter::from_fn(|| found.packer.next(true)).collect(), scanned })
 }
 
-/// Reads a page, and returns the last row that was read if more are left.
+/// Packs the rows that pass a filter.
+struct Finding<'a> {
+    schema: &'a Schema,
+    filter: &'a Filter,
+    packer: Packer,
+}
+
+impl Finding<'_> {
+    /// Takes a row. Returns whether it passes.
+    fn take(&mut self, row: Row) -> bool {
+        let key = row.key.to_bytes();
+        let cells = filtered(self.schema, self.filter, row);
+        let passes = !cells.is_empty();
+        if passes {
+            self.packer.row(&key, cells);
+        }
+        passes
+    }
+}
+
+/// Reads a page, or several while no row passes. Returns the last row that was read, if more are
+/// left.
 async fn page(
     table: &Served,
-    range: &RowRange,
+    mut left: RowRange,
     select: &Selection,
     limit: PageLimit,
-) -> Result<(Vec<Row>, Bytes), Status> {
-    if range.is_empty() {
-        return Ok((Vec::new(), Bytes::new()));
+    found: &mut Finding<'_>,
+) -> Result<Bytes, Status> {
+    let mut scanned = Bytes::new();
+    for _ in 0..PAGES_MAX {
+        if left.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let page = table.engine.scan(&left, select, limit).await.map_err(of_engine)?;
+        let passes = page.rows.into_iter().map(|row| found.take(row));
+        let has_some = passes.fold(false, |some, passes| some | passes);
+        let Some(rest) = page.resume else { return Ok(Bytes::new()) };
+        let Bound::Excluded(last) = &rest.start else {
+            return Err(Status::internal("the engine did not say where its page ends"));
+        };
+        scanned = last.to_bytes();
+        if has_some {
+            break;
+        }
+        left = rest;
+        tokio::task::yield_now().await;
     }
-    let page = table.engine.scan(range, select, limit).await.map_err(of_engine)?;
-    let scanned = match page.resume.map(|rest| rest.start) {
-        None => Bytes::new(),
-        Some(Bound::Excluded(last)) => last.to_bytes(),
-        Some(_) => return Err(Status::internal("the engine did not say where its page ends")),
-    };
-    Ok((page.rows, scanned))
+    Ok(scanned)
 }
 
 /// The bounds of a page. Zero stands for the server's own bound.

@@ -1,6 +1,7 @@
 //! Tests gathered reads of single rows: the requests that are sent, and each caller's answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bigtable::{Error, Family, Mutation, Page, PageLimit, Row, RowKey, RowMutation, RowRange};
@@ -136,9 +137,14 @@ async fn a_short_scan_goes_together_with_reads() {
     let together = async |table: &Arc<dyn Table>, rows_max| {
         tokio::join!(table.read_row(&d, &select), page(table, rows_max))
     };
-    script.play(|play| play.reads.extend([(vec![rows(&["d"])], End::Well)]));
-    let (row, _) = together(&table, 2).await;
-    assert!(row.is_ok(), "{row:?}");
+    script.play(|play| {
+        // The scan does not wait.
+        let answers = ["a", "d"].map(|key| (vec![rows(&[key])], End::Well));
+        play.reads.extend(answers);
+    });
+    let (row, found) = together(&table, 2).await;
+    assert!(is_found(&row, "d"), "{row:?}");
+    assert!(matches!(&found, Ok(page) if page.rows[0].key == RowKey::from("a")), "{found:?}");
     assert_eq!(asked(&script), (vec![], 2));
 
     script.play(|play| play.reads_ranges = true);
@@ -164,11 +170,21 @@ async fn a_page_that_breaks_the_rules_is_not_believed() {
         Part { entry: 0, chunks, scanned: scanned.clone(), ..Part::default() }
     };
     let none = Bytes::new();
-    for wrong in [of(&[&d], &none), of(&[&b, &a], &none), of(&[&a, &b], &a), of(&[&a], &d)] {
+    let (open, aa) = (Part { more: true, ..of(&[&a], &none) }, Bytes::from("aa"));
+    for wrong in [
+        of(&[&d], &none),
+        of(&[&b, &a], &none),
+        of(&[&a, &b], &a),
+        of(&[&a], &d),
+        of(&[&a, &aa, &b], &none),
+        open,
+    ] {
         let script = Script::default();
         script.play(|play| (play.reads_max, play.reads_ranges) = (10, true));
         let table = delayed(&script).await;
         let told = format!("{wrong:?}");
+        // The read of the row is the first entry.
+        let wrong = Part { entry: 1, ..wrong };
         script.play(|play| play.each.push_back(Ok((vec![message(vec![wrong])], End::Well))));
         let (found, _) = tokio::join!(page(&table, 2), read(&table, &["z"]));
         assert!(matches!(found, Err(Error::Unavailable { .. })), "{told}: {found:?}");
@@ -355,10 +371,12 @@ fn columns(random: &mut StdRng) -> Selection {
 async fn scan(
     table: &dyn Table,
     (range, select, rows_max): &(RowRange, Selection, usize),
+    pages: &AtomicU64,
 ) -> bigtable::Result<Vec<Row>> {
     let limit = PageLimit { rows_max: *rows_max, ..PageLimit::default() };
     let (mut left, mut rows) = (Some(range.clone()), Vec::new());
     while let Some(range) = left {
+        pages.fetch_add(1, Ordering::Relaxed);
         let page = table.scan(&range, select, limit).await?;
         assert!(page.rows.len() <= *rows_max, "{} rows", page.rows.len());
         rows.extend(page.rows);
@@ -431,9 +449,13 @@ async fn gathered_reads_find_what_single_ones_find() {
                 (RowRange::between(key(from), key(to)), select(&mut random, &schema), rows_max)
             };
             let scans: Vec<_> = (0..50).map(draw).collect();
-            let together = join_all(scans.iter().map(|wanted| scan(&*table, wanted))).await;
+            let (before, pages) = (store.requests_sent(), AtomicU64::new(0));
+            let together = scans.iter().map(|wanted| scan(&*table, wanted, &pages));
+            let together = join_all(together).await;
+            let (sent, pages) = (store.requests_sent() - before, pages.into_inner());
+            assert!(!batches || sent < pages / 2, "{sent} requests for {pages} pages");
             for (wanted, found) in scans.iter().zip(together) {
-                let expected = scan(&*alone, wanted).await.unwrap();
+                let expected = scan(&*alone, wanted, &AtomicU64::new(0)).await.unwrap();
                 assert_eq!(found.unwrap(), expected, "{wanted:?}");
             }
         }

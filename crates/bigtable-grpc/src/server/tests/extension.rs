@@ -181,6 +181,7 @@ async fn an_entry_reads_a_page_of_a_range() {
         let row_range = Some(RowRange { start_key, end_key });
         ReadEntry { row_range, rows_max, ..ReadEntry::default() }
     };
+    let third = WireFilter::RowKeyRegexFilter("r3".into());
     let entries = vec![
         page("r1", "r4", 2),
         page("r1", "r4", 0),
@@ -189,6 +190,9 @@ async fn an_entry_reads_a_page_of_a_range() {
         wants("r2", WireFilter::PassAllFilter(true)),
         ReadEntry { bytes_max: 1, ..page("r2", "r4", 9) },
         ReadEntry { filter: Some(filter(WireFilter::BlockAllFilter(true))), ..page("r", "s", 1) },
+        ReadEntry { row_key: "r1".into(), ..page("r", "s", 1) },
+        // Rows that do not pass the filter do not make a page.
+        ReadEntry { filter: Some(filter(third)), ..page("r1", "r4", 1) },
     ];
     let request = ReadEachRequest { table_name: TABLE.to_owned(), entries: entries.clone() };
     let mut stream =
@@ -209,6 +213,8 @@ async fn an_entry_reads_a_page_of_a_range() {
         cells(&["r2"]),
         cells(&["r2"]),
         cells(&[]),
+        Err(Code::InvalidArgument),
+        cells(&["r3"]),
     ];
     assert_eq!(found, expected);
     world.stop().await;
