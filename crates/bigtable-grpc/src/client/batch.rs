@@ -15,6 +15,7 @@ use tonic::{Code, Status};
 use super::channel::Channels;
 use super::limits::Limits;
 use super::retry::{once, repeat};
+use super::spanned::{Spanned, by_table};
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{of_mutation, of_read};
 use super::wire::{GrpcTable, IN_FLIGHT_MAX, MUTATIONS_MAX};
@@ -45,6 +46,7 @@ pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) 
                 entries_max: several(entries_max),
                 reads_max: several(reads_max),
                 reads_ranges: described.reads_ranges,
+                spans_tables: described.spans_tables,
             })
         }
         Err(status) if status.code() == Code::Unimplemented => {
@@ -55,16 +57,23 @@ pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) 
     }
 }
 
+/// A conditional mutation of a table.
+type Asked = (GrpcTable, ConditionalMutation);
+/// An entry with its table and the index of its request.
+type Placed = (usize, GrpcTable, Entry);
+
+/// Sends the requests, each by itself.
+pub(super) async fn send_each(requests: Vec<Asked>) -> Vec<Result<bool>> {
+    let sent =
+        requests.into_iter().map(|(table, request)| async move { table.send_one(request).await });
+    futures::stream::iter(sent).buffered(IN_FLIGHT_MAX).collect().await
+}
+
 /// Sends the requests in batches of at most `entries_max`.
-pub(super) async fn send(
-    table: &GrpcTable,
-    entries_max: usize,
-    requests: Vec<ConditionalMutation>,
-) -> Vec<Result<bool>> {
+pub(super) async fn send(entries_max: usize, requests: Vec<Asked>) -> Vec<Result<bool>> {
     let mut results = Vec::with_capacity(requests.len());
-    // Each entry with the index of its request.
-    let mut entries = Vec::with_capacity(requests.len());
-    for (place, request) in requests.iter().enumerate() {
+    let mut entries: Vec<Placed> = Vec::with_capacity(requests.len());
+    for (place, (table, request)) in requests.iter().enumerate() {
         results.push(match table.conditional_request(request) {
             Err(error) => Err(error),
             // The extension has no entry for a request that changes nothing; nobody batches
@@ -73,7 +82,7 @@ pub(super) async fn send(
                 table.ask(wire).await
             }
             Ok(wire) => {
-                entries.push((place, entry(wire)));
+                entries.push((place, table.clone(), entry(wire)));
                 Err(Error::Unknown {
                     why: "the server did not answer this request of the batch".to_owned(),
                 })
@@ -81,11 +90,12 @@ pub(super) async fn send(
         });
     }
     let max = Size { entries: entries_max, bytes: BATCH_BYTES_MAX, mutations: MUTATIONS_MAX };
-    let batches = split(entries, max, |(_, entry)| size(entry));
-    let sent = batches.into_iter().map(|batch| async move {
-        let (places, entries): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-        let answer = send_one(table, entries).await;
-        (places, answer)
+    let spans = entries.first().is_none_or(|(_, table, _)| table.limits.spans_tables);
+    let groups = if spans { vec![entries] } else { by_table(entries, |(_, table, _)| &table.path) };
+    let batches = groups.into_iter().flat_map(|group| split(group, max, |(.., e)| size(e)));
+    let sent = batches.map(|batch| async move {
+        let places: Vec<_> = batch.iter().map(|(place, ..)| *place).collect();
+        (places, send_one(batch).await)
     });
     let answers: Vec<_> = futures::stream::iter(sent).buffered(IN_FLIGHT_MAX).collect().await;
     for (places, answer) in answers {
@@ -97,7 +107,7 @@ pub(super) async fn send(
             }
             Err(status) if status.code() == Code::Unimplemented => {
                 let alone = places.iter().map(|place| requests[*place].clone()).collect();
-                let alone = table.send_each(alone).await;
+                let alone = send_each(alone).await;
                 for (place, answer) in places.into_iter().zip(alone) {
                     results[place] = answer;
                 }
@@ -110,11 +120,14 @@ pub(super) async fn send(
     results
 }
 
-async fn send_one(
-    table: &GrpcTable,
-    entries: Vec<Entry>,
-) -> std::result::Result<Vec<Outcome>, Status> {
-    let request = CheckAndMutateRowsRequest { table_name: table.path.clone(), entries };
+async fn send_one(batch: Vec<Placed>) -> std::result::Result<Vec<Outcome>, Status> {
+    let Some((_, table, _)) = batch.first() else { return Ok(Vec::new()) };
+    let (table, mut tables) = (table.clone(), Spanned::default());
+    let entries = batch.into_iter();
+    let entries = entries.map(|(_, of, entry)| Entry { table: tables.number(&of.path), ..entry });
+    let entries = entries.collect();
+    let (table_name, table_names) = tables.names();
+    let request = CheckAndMutateRowsRequest { table_name, entries, table_names };
     let request = table.channels.request(&table.routing, request);
     let mut client = table.channels.extension();
     let answer = once(table.channels.deadline(), client.check_and_mutate_rows(request)).await?;
@@ -127,6 +140,7 @@ fn entry(wire: CheckAndMutateRowRequest) -> Entry {
         predicate_filter: wire.predicate_filter,
         true_mutations: wire.true_mutations,
         false_mutations: wire.false_mutations,
+        table: 0,
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Each transaction reads at its own timestamp, so the filters of its reads differ from those
 //! of other transactions. A ReadRows has only one filter. The extension of this project's
-//! server takes a row, or a short page of a range, and a filter for each read. Any other server
-//! gets one ReadRows for each page and for each distinct filter of rows. It combines reads of rows
-//! with equal filters: those of one transaction, or of snapshots at the same timestamp, that select
-//! the same columns.
+//! server takes a table, a row or a short page of a range, and a filter for each read. Any other
+//! server gets one ReadRows for each page and for each distinct filter of a table's rows. It
+//! combines reads of rows with equal filters: those of one transaction, or of snapshots at the same
+//! timestamp, that select the same columns.
 //!
 //! Invariant: a failed read fails no other read, unless the server breaks the rules of the stream.
 //! With the extension, each caller gets its answer as soon as that answer arrives. Reads that one
@@ -24,6 +24,7 @@ use super::gather::{RUNTIME_ENDED, Together, Waiting};
 use super::merge::Merger;
 use super::read::{BYTES_MAX, Of, Read};
 use super::retry::{Attempts, once};
+use super::spanned::{Spanned, by_table};
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{is_transient, of_read};
 use super::wire::{GrpcTable, IN_FLIGHT_MAX, wire_range};
@@ -31,18 +32,25 @@ use crate::proto::extension::ReadEachRequest;
 use crate::proto::extension::read_each_request::Entry;
 use crate::proto::extension::read_each_response::Part;
 
+/// A read of the row with this key.
+type OfRow = (RowKey, Waiting<Read>);
+
 impl Together for Read {
     type Answer = Page;
 
-    async fn deliver(table: GrpcTable, mut gathered: Vec<Waiting<Self>>) {
-        let Some(entries) = table.limits.reads_max.filter(|_| gathered.len() > 1) else {
-            return by_filter(&table, gathered).await;
+    async fn deliver(mut gathered: Vec<Waiting<Self>>) {
+        let reads_max = gathered.first().and_then(|read| read.table.limits.reads_max);
+        let Some(entries) = reads_max.filter(|_| gathered.len() > 1) else {
+            return by_filter(gathered).await;
         };
         let max = Size { entries, bytes: BATCH_BYTES_MAX, mutations: 0 };
         // The server answers in this order, and a row is read sooner than a page.
         gathered.sort_by_key(|read| matches!(read.request.of, Of::Page(..)));
-        let requests = split(gathered, max, size);
-        let requests = requests.into_iter().map(|some| by_extension(&table, some));
+        let spans = gathered.first().is_none_or(|read| read.table.limits.spans_tables);
+        let groups =
+            if spans { vec![gathered] } else { by_table(gathered, |read| &read.table.path) };
+        let requests = groups.into_iter().flat_map(|group| split(group, max, size));
+        let requests = requests.map(by_extension);
         futures::stream::iter(requests).for_each_concurrent(IN_FLIGHT_MAX, |sent| sent).await;
     }
 
@@ -55,39 +63,39 @@ fn of_row(row: Row) -> Page {
     Page { rows: vec![row], resume: None }
 }
 
-async fn alone(table: &GrpcTable, read: Waiting<Read>) {
+async fn alone(read: Waiting<Read>) {
     let Read { of, filter } = &read.request;
     let page = match of {
-        Of::Row(key) => table.row(key, filter.clone()).await.map(of_row),
-        Of::Page(range, limit) => table.page(range, filter, *limit).await,
+        Of::Row(key) => read.table.row(key, filter.clone()).await.map(of_row),
+        Of::Page(range, limit) => read.table.page(range, filter, *limit).await,
     };
     read.tell(page);
 }
 
 /// Sends one request for each page, and for each filter of rows, which every server supports.
-async fn by_filter(table: &GrpcTable, gathered: Vec<Waiting<Read>>) {
-    let mut groups: BTreeMap<Vec<u8>, Vec<(RowKey, Waiting<Read>)>> = BTreeMap::new();
+async fn by_filter(gathered: Vec<Waiting<Read>>) {
+    let mut groups: BTreeMap<(String, Vec<u8>), Vec<OfRow>> = BTreeMap::new();
     let mut pages = Vec::new();
     for read in gathered {
         match &read.request.of {
             Of::Row(key) => {
                 let (key, filter) = (key.clone(), read.request.filter.encode_to_vec());
-                groups.entry(filter).or_default().push((key, read));
+                groups.entry((read.table.path.clone(), filter)).or_default().push((key, read));
             }
-            Of::Page(..) => pages.push(alone(table, read)),
+            Of::Page(..) => pages.push(alone(read)),
         }
     }
     // All requests go at once, as they would have without gathering: of the callers here, none
     // waits for the answer to another one's read.
-    let groups = join_all(groups.into_values().map(|group| same(table, group)));
+    let groups = join_all(groups.into_values().map(same));
     futures::join!(groups, join_all(pages));
 }
 
-async fn same(table: &GrpcTable, group: Vec<(RowKey, Waiting<Read>)>) {
+async fn same(group: Vec<OfRow>) {
     if let [(_, first), _, ..] = &group[..] {
         let keys: Vec<_> = group.iter().map(|(key, _)| key.clone()).collect();
         // The error may concern one row only, so each row is then read by itself.
-        if let Ok(found) = table.rows(&keys, &first.request.filter).await {
+        if let Ok(found) = first.table.rows(&keys, &first.request.filter).await {
             for (key, read) in group {
                 let row = found.get(&key).cloned();
                 read.tell(Ok(of_row(row.unwrap_or_else(|| Row::new(key, Vec::new())))));
@@ -95,7 +103,7 @@ async fn same(table: &GrpcTable, group: Vec<(RowKey, Waiting<Read>)>) {
             return;
         }
     }
-    join_all(group.into_iter().map(|(_, read)| alone(table, read))).await;
+    join_all(group.into_iter().map(|(_, read)| alone(read))).await;
 }
 
 fn size(read: &Waiting<Read>) -> Size {
@@ -121,7 +129,7 @@ fn entry(Read { of, filter }: &Read) -> Entry {
             let [rows_max, bytes_max] = [limit.rows_max, limit.bytes_max.min(BYTES_MAX)]
                 .map(|max| u32::try_from(max.max(1)).unwrap_or(u32::MAX));
             let row_range = Some(wire_range(range));
-            Entry { row_key: Bytes::new(), filter, row_range, rows_max, bytes_max }
+            Entry { filter, row_range, rows_max, bytes_max, ..Entry::default() }
         }
     }
 }
@@ -153,12 +161,13 @@ fn answer(of: &Of, rows: Vec<Row>, scanned: Bytes) -> Result<Page, String> {
 }
 
 /// Reads by the extension. Reads without an answer, or with a transient error, are sent again.
-async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<Read>>) {
+async fn by_extension(mut left: Vec<Waiting<Read>>) {
+    let Some(table) = left.first().map(|read| read.table.clone()) else { return };
     let mut attempts = Attempts::default();
     loop {
         let asked = left.len();
         let mut answers = Answers::new(left);
-        let outcome = answers.receive(table).await;
+        let outcome = answers.receive(&table).await;
         let failed = answers.failed.take();
         left = answers.left.into_iter().flatten().collect();
         if left.is_empty() {
@@ -168,7 +177,7 @@ async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<Read>>) {
         let status = outcome.err().or(failed).unwrap_or_else(unanswered);
         if status.code() == Code::Unimplemented {
             // An older release without the extension has replaced the server.
-            return by_filter(table, left).await;
+            return by_filter(left).await;
         }
         // A read behind one that takes long was not tried yet.
         if left.len() < asked {
@@ -198,8 +207,13 @@ impl Answers {
 
     /// Sends the request, and passes each answer to its caller when it arrives.
     async fn receive(&mut self, table: &GrpcTable) -> Result<(), Status> {
-        let entries = self.left.iter().flatten().map(|read| entry(&read.request)).collect();
-        let request = ReadEachRequest { table_name: table.path.clone(), entries };
+        let mut tables = Spanned::default();
+        let entries = self.left.iter().flatten();
+        let entries = entries
+            .map(|read| Entry { table: tables.number(&read.table.path), ..entry(&read.request) })
+            .collect();
+        let (table_name, table_names) = tables.names();
+        let request = ReadEachRequest { table_name, entries, table_names };
         let request = table.channels.read_request(&table.routing, request);
         let deadline = table.channels.deadline();
         let mut client = table.channels.extension();

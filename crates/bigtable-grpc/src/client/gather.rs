@@ -6,9 +6,9 @@
 //! it. If the waiting requests fill one request of the server, the client sends them at once.
 //! A request that is over a second late is refused instead, because its process stood still.
 //!
-//! While an earlier request of the same kind and table has no answer yet, the next one waits
-//! longer, up to [`BEHIND_MAX`]. So a busy server gets fewer and larger requests, and an idle one
-//! answers as soon as before. A request that takes longer than that keeps no other one waiting.
+//! While an earlier request of the same kind has no answer yet, the next one waits longer, up to
+//! [`BEHIND_MAX`]. So a busy server gets fewer and larger requests, and an idle one answers as soon
+//! as before. A request that takes longer than that keeps no other one waiting.
 //!
 //! A sent request runs to its end, even if its callers give up, because it belongs to all of
 //! them. So the runtime that opened the store sends it: a caller's runtime may end while other
@@ -43,21 +43,22 @@ pub(super) const RUNTIME_ENDED: &str = "the tokio runtime that opened the store 
                                        the store in a runtime that runs for longer than the store \
                                        is used";
 
-/// A request that can be combined with others of its table.
+/// A request that can be combined with others.
 pub(super) trait Together: Sized + Send + 'static {
     /// The answer that the caller waits for.
     type Answer: Debug + Send + 'static;
 
     /// Sends the gathered requests, combined as far as possible, and passes on the answers.
-    fn deliver(table: GrpcTable, gathered: Vec<Waiting<Self>>) -> impl Future<Output = ()> + Send;
+    fn deliver(gathered: Vec<Waiting<Self>>) -> impl Future<Output = ()> + Send;
 
     /// The error for a request whose sending was given up.
     fn given_up() -> Error;
 }
 
-/// A request, and the channel to its caller.
+/// A request of a table, and the channel to its caller.
 #[derive(Debug)]
 pub(super) struct Waiting<R: Together> {
+    pub(super) table: GrpcTable,
     pub(super) request: R,
     tell: oneshot::Sender<Result<R::Answer>>,
 }
@@ -69,7 +70,7 @@ impl<R: Together> Waiting<R> {
     }
 }
 
-/// The waiting requests of one kind and one table.
+/// The waiting requests of one kind.
 #[derive(Debug)]
 pub(super) struct Gather<R: Together> {
     delay: Duration,
@@ -119,21 +120,21 @@ impl<R: Together> Gather<R> {
     ) -> oneshot::Receiver<Result<R::Answer>> {
         let (tell, answer) = oneshot::channel();
         let mut waiting = locked(&self.waiting);
-        waiting.push(Waiting { request, tell });
+        waiting.push(Waiting { table: table.clone(), request, tell });
         let count = waiting.len();
         let full = (count >= self.entries_max).then(|| std::mem::take(&mut *waiting));
         drop(waiting);
         let now = Due::now();
         if let Some(full) = full {
-            self.runtime.spawn(deliver(table.clone(), full, now));
+            self.runtime.spawn(deliver(full, now));
         } else if count == 1 {
-            let (gather, table, delay) = (self.clone(), table.clone(), self.delay);
+            let (gather, delay) = (self.clone(), self.delay);
             let pause = Pause(Some(self.clone()));
             self.runtime.spawn(async move {
                 tokio::time::sleep(delay).await;
                 // After the longest wait, the requests are sent beside the ones before them.
                 let turn = timeout(BEHIND_MAX, gather.turn.acquire()).await;
-                let sent = deliver(table, pause.over(), now.later(delay + BEHIND_MAX));
+                let sent = deliver(pause.over(), now.later(delay + BEHIND_MAX));
                 let mut sent = pin!(sent);
                 // An answer that takes longer keeps nobody waiting.
                 let in_time = timeout(BEHIND_MAX, sent.as_mut()).await.is_ok();
@@ -172,10 +173,10 @@ impl Due {
 
 /// Sends the gathered requests. If it is too late, each caller gets an error after which it may
 /// repeat the request.
-async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: Due) {
+async fn deliver<R: Together>(gathered: Vec<Waiting<R>>, due: Due) {
     let late = due.elapsed();
     if late <= LATE_MAX {
-        return R::deliver(table, gathered).await;
+        return R::deliver(gathered).await;
     }
     for waiting in gathered {
         let why = format!("this process did not run for {late:?}; the request was not sent");
@@ -206,12 +207,15 @@ impl<R: Together> Drop for Pause<R> {
 impl Together for ConditionalMutation {
     type Answer = bool;
 
-    async fn deliver(table: GrpcTable, gathered: Vec<Waiting<Self>>) {
-        let (requests, told): (Vec<_>, Vec<_>) =
-            gathered.into_iter().map(|waiting| (waiting.request, waiting.tell)).unzip();
-        let results = match table.limits.entries_max {
-            Some(max) if requests.len() > 1 => batch::send(&table, max, requests).await,
-            _ => table.send_each(requests).await,
+    async fn deliver(gathered: Vec<Waiting<Self>>) {
+        let (requests, told): (Vec<_>, Vec<_>) = gathered
+            .into_iter()
+            .map(|waiting| ((waiting.table, waiting.request), waiting.tell))
+            .unzip();
+        let entries_max = requests.first().and_then(|(table, _)| table.limits.entries_max);
+        let results = match entries_max.filter(|_| requests.len() > 1) {
+            Some(max) => batch::send(max, requests).await,
+            None => batch::send_each(requests).await,
         };
         for (tell, result) in told.into_iter().zip(results) {
             let _ = tell.send(result);

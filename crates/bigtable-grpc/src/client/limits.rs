@@ -10,4 +10,6 @@ pub(crate) struct Limits {
     pub(crate) reads_max: Option<usize>,
     /// Whether such a read may be for a page of a range.
     pub(crate) reads_ranges: bool,
+    /// Whether one request may name several tables.
+    pub(crate) spans_tables: bool,
 }

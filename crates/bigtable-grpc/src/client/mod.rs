@@ -17,6 +17,7 @@
 //!   limits.rs       the limits of that extension
 //!   rows.rs         several rows by one request
 //!   each.rs         several reads of rows and short pages (read.rs) in one request
+//!   spanned.rs      the tables of a request
 //!   split.rs        dividing entries among requests
 //!   gather.rs       delaying requests, so that those of several callers go together
 //!   administration.rs  backups, for an administrator
@@ -46,6 +47,7 @@ mod pool;
 mod read;
 mod retry;
 mod rows;
+mod spanned;
 mod split;
 mod status;
 mod store;

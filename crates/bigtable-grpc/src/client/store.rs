@@ -1,7 +1,7 @@
 //! Opens a store behind the API, and its tables.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ use super::limits::Limits;
 use super::options::ClientOptions;
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
-use super::wire::{Gathers, GrpcTable, LIMITS};
+use super::wire::{Gathers, GrpcTable, LIMITS, Parts};
 use crate::families::{entries, sorted};
 use crate::proto::admin::app_profile::RoutingPolicy;
 use crate::proto::admin::modify_column_families_request::Modification;
@@ -84,8 +84,8 @@ pub struct GrpcStore {
     limits: Limits,
     /// Time that conditional mutations and reads wait for others.
     batch_delay: Duration,
-    /// The waiting requests of each table, shared by all its handles.
-    gathers: Mutex<BTreeMap<String, Gathers>>,
+    /// The waiting requests of all tables.
+    gathers: OnceLock<Gathers>,
     /// The runtime that opened the store. It sends the gathered requests.
     runtime: Handle,
     /// The schema of each open table. Only this process knows its locality groups.
@@ -115,7 +115,7 @@ impl GrpcStore {
         let app_profile = address.app_profile().unwrap_or(&options.app_profile).to_owned();
         let (instance, opened) = (address.instance(), Mutex::default());
         let channels = Arc::new(Channels::open(way, &instance, &app_profile, &options).await?);
-        let (gathers, limits) = (Mutex::default(), Limits::default());
+        let (gathers, limits) = (OnceLock::new(), Limits::default());
         let runtime = Handle::current();
         let mut store = GrpcStore {
             channels,
@@ -406,7 +406,7 @@ impl GrpcStore {
     pub(super) fn table(&self, name: &str, schema: &TableSchema) -> Result<GrpcTable> {
         let full = self.table_name(name);
         let params = [("table_name", &*full), ("app_profile_id", &*self.app_profile)];
-        Ok(GrpcTable {
+        Ok(GrpcTable::from(Parts {
             routing: routing(&params)?,
             channels: self.channels.clone(),
             name: name.to_owned(),
@@ -414,12 +414,12 @@ impl GrpcStore {
             app_profile: self.app_profile.clone(),
             schema: schema.clone(),
             limits: self.limits,
-            gathers: self.gathers(name),
-        })
+            gathers: self.gathers(),
+        }))
     }
 
-    /// The queues in which requests of a table wait, if the options set a delay.
-    fn gathers(&self, name: &str) -> Gathers {
+    /// The queues in which requests wait, if the options set a delay.
+    fn gathers(&self) -> Gathers {
         let delay = self.batch_delay;
         if delay.is_zero() {
             return Gathers { mutations: None, reads: None };
@@ -430,8 +430,7 @@ impl GrpcStore {
             mutations: self.limits.entries_max.map(|max| Gather::new(delay, max, runtime)),
             reads: Some(Gather::new(delay, reads_max, runtime)),
         };
-        let mut all = locked(&self.gathers);
-        all.entry(name.to_owned()).or_insert_with(gathers).clone()
+        self.gathers.get_or_init(gathers).clone()
     }
 
     pub(super) fn channels(&self) -> &Channels {

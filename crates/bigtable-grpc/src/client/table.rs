@@ -149,10 +149,11 @@ impl Table for GrpcTable {
         if let Some(gather) = &self.gathers.mutations {
             return gather.send_all(self, requests).await;
         }
-        if let Some(max) = self.limits.entries_max.filter(|_| requests.len() > 1) {
-            return batch::send(self, max, requests).await;
+        let requests: Vec<_> = requests.into_iter().map(|asked| (self.clone(), asked)).collect();
+        match self.limits.entries_max.filter(|_| requests.len() > 1) {
+            Some(max) => batch::send(max, requests).await,
+            None => batch::send_each(requests).await,
         }
-        self.send_each(requests).await
     }
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {

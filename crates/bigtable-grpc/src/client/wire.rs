@@ -1,11 +1,10 @@
 //! Builds a table's requests in the form of the API, and sends them.
 
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
 use bigtable::{ConditionalMutation, Mutation, PageLimit, RequestSize, Result, Row, RowKey};
 use bigtable::{RowRange, TableSchema, TimeRange};
-use futures::StreamExt;
 use tonic::Status;
 use tonic::metadata::{Ascii, MetadataValue};
 
@@ -41,9 +40,13 @@ pub(super) const LIMITS: bigtable::Limits = bigtable::Limits {
     request_bytes_max: Some(REQUEST_BYTES_MAX),
     predicate_bytes_max: Some(FILTER_BYTES_MAX),
 };
-/// A table of a [`GrpcStore`](super::GrpcStore).
+/// A table of a [`GrpcStore`](super::GrpcStore). A clone is the same table.
 #[derive(Debug, Clone)]
-pub(crate) struct GrpcTable {
+pub(crate) struct GrpcTable(Arc<Parts>);
+
+/// The parts of a table.
+#[derive(Debug)]
+pub(crate) struct Parts {
     pub(crate) channels: Arc<Channels>,
     pub(crate) name: String,
     /// `projects/P/instances/I/tables/T`
@@ -55,7 +58,21 @@ pub(crate) struct GrpcTable {
     pub(super) gathers: Gathers,
 }
 
-/// The queues in which requests wait for others; `None` if they do not wait.
+impl From<Parts> for GrpcTable {
+    fn from(parts: Parts) -> Self {
+        GrpcTable(Arc::new(parts))
+    }
+}
+
+impl Deref for GrpcTable {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// The queues in which requests of all tables wait for others; `None` if they do not wait.
 #[derive(Debug, Clone)]
 pub(super) struct Gathers {
     pub(super) mutations: Option<Arc<Gather<ConditionalMutation>>>,
@@ -149,12 +166,6 @@ impl GrpcTable {
             }
         }
         merger.finish().map_err(broken)
-    }
-
-    /// Sends conditional mutations, each in a request of its own.
-    pub(super) async fn send_each(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        let sent = requests.into_iter().map(|request| self.send_one(request));
-        futures::stream::iter(sent).buffered(IN_FLIGHT_MAX).collect().await
     }
 
     pub(super) async fn send_one(&self, request: ConditionalMutation) -> Result<bool> {

@@ -9,6 +9,8 @@ pub struct DescribeResponse {
     pub reads_max: u32,
     #[prost(bool, tag = "3")]
     pub reads_ranges: bool,
+    #[prost(bool, tag = "4")]
+    pub spans_tables: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CheckAndMutateRowsRequest {
@@ -16,6 +18,8 @@ pub struct CheckAndMutateRowsRequest {
     pub table_name: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
     pub entries: ::prost::alloc::vec::Vec<check_and_mutate_rows_request::Entry>,
+    #[prost(string, repeated, tag = "3")]
+    pub table_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Nested message and enum types in `CheckAndMutateRowsRequest`.
 pub mod check_and_mutate_rows_request {
@@ -35,6 +39,8 @@ pub mod check_and_mutate_rows_request {
         pub false_mutations: ::prost::alloc::vec::Vec<
             super::super::super::super::google::bigtable::v2::Mutation,
         >,
+        #[prost(uint32, tag = "5")]
+        pub table: u32,
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -60,6 +66,8 @@ pub struct ReadEachRequest {
     pub table_name: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
     pub entries: ::prost::alloc::vec::Vec<read_each_request::Entry>,
+    #[prost(string, repeated, tag = "3")]
+    pub table_names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Nested message and enum types in `ReadEachRequest`.
 pub mod read_each_request {
@@ -79,6 +87,8 @@ pub mod read_each_request {
         pub rows_max: u32,
         #[prost(uint32, tag = "5")]
         pub bytes_max: u32,
+        #[prost(uint32, tag = "6")]
+        pub table: u32,
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

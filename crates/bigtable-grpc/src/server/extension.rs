@@ -2,12 +2,13 @@
 //! API.
 //!
 //! It takes several CheckAndMutateRow in one request, and several reads (`read_each.rs`; paper
-//! section 2.5). Each row is handled as in a request of its own: the same limits, the same
-//! checks, its own outcome.
+//! section 2.5), also of several tables. Each row is handled as in a request of its own: the same
+//! limits, the same checks, its own outcome.
 
 use std::sync::Arc;
 
 use bigtable::Store as _;
+use futures::future::join_all;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -46,8 +47,12 @@ impl extension_server::Extension for Extension {
     ) -> Result<Response<DescribeResponse>, Status> {
         let [entries_max, reads_max] =
             [ENTRIES_MAX, read_each::ENTRIES_MAX].map(|max| u32::try_from(max).unwrap_or(u32::MAX));
-        let mut response =
-            Response::new(DescribeResponse { entries_max, reads_max, reads_ranges: true });
+        let mut response = Response::new(DescribeResponse {
+            entries_max,
+            reads_max,
+            reads_ranges: true,
+            spans_tables: true,
+        });
         if let Some(named) = self.0.store.id().and_then(Named::new) {
             named.put(response.metadata_mut());
         }
@@ -72,21 +77,79 @@ impl extension_server::Extension for Extension {
     }
 }
 
+/// The tables that a request names, by the number of each.
+///
+/// # Errors
+/// If an entry is of none of them.
+pub(super) fn named(
+    only: String,
+    several: Vec<String>,
+    wanted: impl Iterator<Item = u32>,
+) -> Result<Vec<String>, Status> {
+    let names = if several.is_empty() { vec![only] } else { several };
+    let last = wanted.max().unwrap_or(0);
+    if usize::try_from(last).is_ok_and(|last| last < names.len()) {
+        return Ok(names);
+    }
+    let count = names.len();
+    Err(Status::invalid_argument(format!(
+        "an entry is of table {last}, and the request has {count}"
+    )))
+}
+
 /// Answers CheckAndMutateRows: each entry has its own outcome.
 async fn rows(
     tables: &Tables,
     request: CheckAndMutateRowsRequest,
     deadline: Deadline,
 ) -> Result<Vec<Outcome>, Status> {
-    let table = tables.table(&request.table_name).await?;
     if request.entries.len() > ENTRIES_MAX {
         return Err(Status::invalid_argument(format!(
             "the request has {} entries, at most {ENTRIES_MAX}: send several requests",
             request.entries.len()
         )));
     }
-    let conditions: Vec<_> = request.entries.into_iter().map(condition).collect();
-    limits::check_mutations(conditions.iter().map(Condition::mutations).sum())?;
+    let wanted = request.entries.iter().map(|entry| entry.table);
+    let names = named(request.table_name, request.table_names, wanted)?;
+    let mut of_tables: Vec<Vec<(usize, Condition)>> = names.iter().map(|_| Vec::new()).collect();
+    let mut outcomes = vec![Outcome::default(); request.entries.len()];
+    let mut mutations = 0;
+    for (place, entry) in request.entries.into_iter().enumerate() {
+        let table = entry.table as usize;
+        let condition = condition(entry);
+        mutations += condition.mutations();
+        of_tables[table].push((place, condition));
+    }
+    limits::check_mutations(mutations)?;
+    let answers = names.iter().zip(of_tables).map(|(name, conditions)| async move {
+        let (places, conditions): (Vec<_>, Vec<_>) = conditions.into_iter().unzip();
+        let count = conditions.len();
+        let answers = of_table(tables, name, conditions, deadline).await;
+        let answers = answers.unwrap_or_else(|status| vec![Err(status); count]);
+        places.into_iter().zip(answers)
+    });
+    for (place, found) in join_all(answers).await.into_iter().flatten() {
+        outcomes[place] = match found {
+            Ok(predicate_matched) => Outcome { predicate_matched, status: None },
+            Err(status) => {
+                Outcome { predicate_matched: false, status: Some(rpc_status(Some(status))) }
+            }
+        };
+    }
+    Ok(outcomes)
+}
+
+/// Applies the conditional mutations of one table.
+///
+/// # Errors
+/// If the table is not there.
+async fn of_table(
+    tables: &Tables,
+    name: &str,
+    conditions: Vec<Condition>,
+    deadline: Deadline,
+) -> Result<Vec<Result<bool, Status>>, Status> {
+    let table = tables.table(name).await?;
     let held = table.hold_schema().await?;
     let mut edits = Vec::with_capacity(conditions.len());
     let mut findings = Vec::with_capacity(conditions.len());
@@ -97,20 +160,13 @@ async fn rows(
         }));
     }
     let mut results = table.engine.edit_rows(edits).await.into_iter();
-    let outcomes = findings.into_iter().map(|finding| {
-        let found = finding.and_then(|finding| {
-            let unanswered = || Status::internal("the engine left an edit without an answer");
-            results.next().ok_or_else(unanswered)?.map_err(of_engine)?;
-            finding.take()?
-        });
-        match found {
-            Ok(predicate_matched) => Outcome { predicate_matched, status: None },
-            Err(status) => {
-                Outcome { predicate_matched: false, status: Some(rpc_status(Some(status))) }
-            }
-        }
+    let answers = findings.into_iter().map(|finding| {
+        let finding = finding?;
+        let unanswered = || Status::internal("the engine left an edit without an answer");
+        results.next().ok_or_else(unanswered)?.map_err(of_engine)?;
+        finding.take()?
     });
-    Ok(outcomes.collect())
+    Ok(answers.collect())
 }
 
 fn condition(entry: Entry) -> Condition {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::chunks::{MESSAGE_BYTES_MAX, Packer};
+use super::extension::named;
 use super::mutate::rpc_status;
 use super::read_rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, filtered};
 use super::schema::Schema;
@@ -37,10 +38,12 @@ const PAGES_MAX: usize = 16;
 /// Most entries of one request.
 pub(crate) const ENTRIES_MAX: usize = 1000;
 
+/// A table with its schema, or why it cannot be read.
+type Opened = Result<(Arc<Served>, Arc<Schema>), Status>;
+
 /// The state of a request that is being answered.
 struct Reader {
-    table: Arc<Served>,
-    schema: Arc<Schema>,
+    tables: Vec<Opened>,
     entries: std::iter::Zip<std::ops::RangeFrom<u32>, std::vec::IntoIter<Entry>>,
     /// Answers that are not sent yet, and their bytes.
     parts: VecDeque<Part>,
@@ -52,16 +55,26 @@ pub(crate) async fn stream(
     tables: &Tables,
     request: ReadEachRequest,
 ) -> Result<impl Stream<Item = Result<ReadEachResponse, Status>> + Send + use<>, Status> {
-    let table = tables.table(&request.table_name).await?;
     if !(1..=ENTRIES_MAX).contains(&request.entries.len()) {
         return Err(Status::invalid_argument(format!(
             "the request has {} entries, and may have 1 to {ENTRIES_MAX}: send several requests",
             request.entries.len()
         )));
     }
-    let schema = table.schema().await;
+    let wanted = request.entries.iter().map(|entry| entry.table);
+    let names = named(request.table_name, request.table_names, wanted)?;
+    let mut opened = Vec::with_capacity(names.len());
+    for name in &names {
+        opened.push(match tables.table(name).await {
+            Ok(table) => {
+                let schema = table.schema().await;
+                Ok((table, schema))
+            }
+            Err(status) => Err(status),
+        });
+    }
     let entries = (0_u32..).zip(request.entries);
-    let reader = Reader { table, schema, entries, parts: VecDeque::new(), bytes: 0 };
+    let reader = Reader { tables: opened, entries, parts: VecDeque::new(), bytes: 0 };
     Ok(try_unfold(reader, |mut reader| async move {
         let message = reader.next().await;
         Ok(message.map(|message| (message, reader)))
@@ -76,7 +89,10 @@ impl Reader {
             let Some((number, entry)) = self.entries.next() else { break };
             // A read from memory never waits, so the task yields to let others run.
             tokio::task::yield_now().await;
-            let found = read(&self.table, &self.schema, entry).await;
+            let found = match &self.tables[entry.table as usize] {
+                Ok((table, schema)) => read(table, schema, entry).await,
+                Err(status) => Err(status.clone()),
+            };
             for part in parts(number, found) {
                 self.bytes += part.encoded_len();
                 self.parts.push_back(part);

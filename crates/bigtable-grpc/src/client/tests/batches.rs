@@ -29,8 +29,14 @@ impl Extension for Script {
         match self.play(|play| (play.entries_max, play.reads_max)) {
             (0, 0) => Err(Status::unimplemented("what is that?")),
             (entries_max, reads_max) => {
-                let reads_ranges = self.play(|play| play.reads_ranges);
-                Ok(Response::new(DescribeResponse { entries_max, reads_max, reads_ranges }))
+                let (reads_ranges, spans_tables) =
+                    self.play(|play| (play.reads_ranges, play.spans_tables));
+                Ok(Response::new(DescribeResponse {
+                    entries_max,
+                    reads_max,
+                    reads_ranges,
+                    spans_tables,
+                }))
             }
         }
     }
@@ -39,7 +45,9 @@ impl Extension for Script {
         &self,
         request: Request<ReadEachRequest>,
     ) -> Result<Response<BoxStream<ReadEachResponse>>, Status> {
-        let rows: Vec<_> = request.into_inner().entries.into_iter().map(|e| e.row_key).collect();
+        let request = request.into_inner();
+        self.play(|play| play.named.push(names(request.table_name, request.table_names)));
+        let rows: Vec<_> = request.entries.into_iter().map(|e| e.row_key).collect();
         let (messages, end) = self.play(|play| {
             play.each_asked.push(rows.clone());
             play.each.pop_front().unwrap_or_else(|| Ok((vec![found(&rows)], End::Well)))
@@ -51,7 +59,9 @@ impl Extension for Script {
         &self,
         request: Request<CheckAndMutateRowsRequest>,
     ) -> Result<Response<CheckAndMutateRowsResponse>, Status> {
-        let rows: Vec<_> = request.into_inner().entries.into_iter().map(|e| e.row_key).collect();
+        let request = request.into_inner();
+        self.play(|play| play.named.push(names(request.table_name, request.table_names)));
+        let rows: Vec<_> = request.entries.into_iter().map(|e| e.row_key).collect();
         let answer = self.play(|play| {
             let yes = Outcome { predicate_matched: true, status: None };
             let all = vec![yes; rows.len()];
@@ -60,6 +70,13 @@ impl Extension for Script {
         });
         Ok(Response::new(CheckAndMutateRowsResponse { outcomes: answer? }))
     }
+}
+
+/// The last parts of the names of a request's tables.
+fn names(only: String, several: Vec<String>) -> String {
+    let names = std::iter::once(only).filter(|only| !only.is_empty()).chain(several);
+    let names = names.map(|name| name.rsplit('/').next().unwrap_or_default().to_owned());
+    names.collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn requests(rows: &[&str]) -> Vec<ConditionalMutation> {

@@ -14,6 +14,7 @@ use rand::{Rng, SeedableRng};
 use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
+use super::batches::requests;
 use super::script::{DEADLINE, End, FAMILY, Script, open_with, rows, unavailable};
 use crate::client::gather::{BEHIND_MAX, LATE_MAX};
 use crate::client::{ClientOptions, GrpcStore};
@@ -331,6 +332,40 @@ async fn to_other_servers_reads_by_the_same_filter_go_together() {
     let results = read(&table, &["a", "b"]).await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     assert_eq!(asked(&script), (vec![2], 2));
+}
+
+/// Reads a row and changes one, in each of two tables and all at once.
+async fn of_two_tables(script: &Script) -> Vec<String> {
+    let options =
+        ClientOptions { batch_delay: DELAY, deadline: DEADLINE, ..ClientOptions::default() };
+    let address = format!("bigtable://{}/p/i", script.serve().await).parse().unwrap();
+    let store = GrpcStore::open(&address, options).await.unwrap();
+    let schema = TableSchema {
+        groups: vec![bigtable::LocalityGroup::on_disk("f", bigtable::Layout::Versions)],
+    };
+    let [t, u] = [store.table("t", &schema).unwrap(), store.table("u", &schema).unwrap()];
+    let (select, row) = (up_to(1), RowKey::from("r"));
+    let change = || requests(&["c"]).remove(0);
+    let (a, b, c, d) = tokio::join!(
+        t.read_row(&row, &select),
+        u.read_row(&row, &select),
+        t.check_and_mutate_row(change()),
+        u.check_and_mutate_row(change()),
+    );
+    assert!(a.is_ok() && b.is_ok() && c.is_ok() && d.is_ok(), "{a:?} {b:?} {c:?} {d:?}");
+    let mut named = script.play(|play| std::mem::take(&mut play.named));
+    named.sort_unstable();
+    named
+}
+
+#[tokio::test]
+async fn requests_of_several_tables_go_together_if_the_server_takes_that() {
+    let script = Script::default();
+    script.play(|play| (play.reads_max, play.entries_max) = (10, 10));
+    script.play(|play| play.spans_tables = true);
+    assert_eq!(of_two_tables(&script).await, ["t u", "t u"]);
+    script.play(|play| play.spans_tables = false);
+    assert_eq!(of_two_tables(&script).await, ["t", "t", "u", "u"]);
 }
 
 /// A random selection. It draws from few names and times, so that reads find something.

@@ -25,7 +25,7 @@ struct Held {
 impl Together for Held {
     type Answer = ();
 
-    async fn deliver(_: GrpcTable, gathered: Vec<Waiting<Self>>) {
+    async fn deliver(gathered: Vec<Waiting<Self>>) {
         let Held { sent, answers } = gathered[0].request.clone();
         sent.send((gathered.len(), Instant::now())).unwrap();
         answers.acquire().await.unwrap().forget();

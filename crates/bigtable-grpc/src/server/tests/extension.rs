@@ -12,7 +12,9 @@ use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest, ReadEa
 impl World {
     async fn check_all(&self, table: &str, entries: Vec<Entry>) -> Result<Vec<Outcome>, Status> {
         let mut client = ExtensionClient::new(self.channel.clone());
-        let request = CheckAndMutateRowsRequest { table_name: table.to_owned(), entries };
+        let table_name = table.to_owned();
+        let table_names = Vec::new();
+        let request = CheckAndMutateRowsRequest { table_name, entries, table_names };
         client.check_and_mutate_rows(request).await.map(|answer| answer.into_inner().outcomes)
     }
 }
@@ -23,6 +25,7 @@ fn entry(row: &str, then: Vec<Mutation>, otherwise: Vec<Mutation>) -> Entry {
         predicate_filter: Some(filter(WireFilter::PassAllFilter(true))),
         true_mutations: then,
         false_mutations: otherwise,
+        table: 0,
     }
 }
 
@@ -83,7 +86,8 @@ async fn a_request_beyond_the_limits_does_nothing() {
     refused(over.map(|_| ()), Code::InvalidArgument);
     refused(world.check_all(TABLE, vec![]).await.map(|_| ()), Code::InvalidArgument);
     let elsewhere = format!("{INSTANCE}/tables/nowhere");
-    refused(world.check_all(&elsewhere, vec![one(0)]).await.map(|_| ()), Code::NotFound);
+    let outcomes = world.check_all(&elsewhere, vec![one(0)]).await.unwrap();
+    assert_eq!(outcomes.iter().map(code).collect::<Vec<_>>(), [Some(Code::NotFound)]);
     assert!(world.all().await.is_empty());
     let outcomes = world.check_all(TABLE, (0..max).map(one).collect()).await.unwrap();
     assert!(outcomes.len() == max && outcomes.iter().all(|o| code(o).is_none()));
@@ -99,10 +103,21 @@ impl World {
         &self,
         entries: Vec<ReadEntry>,
     ) -> Result<(Vec<Result<Vec<String>, Code>>, usize), Status> {
+        self.read_each_of(TABLE, &[], entries).await
+    }
+
+    /// Reads entries of the only table, or of several.
+    async fn read_each_of(
+        &self,
+        only: &str,
+        several: &[&str],
+        entries: Vec<ReadEntry>,
+    ) -> Result<(Vec<Result<Vec<String>, Code>>, usize), Status> {
         let mut client =
             ExtensionClient::new(self.channel.clone()).max_decoding_message_size(4 << 20);
         let mut found: Vec<_> = entries.iter().map(|_| None).collect();
-        let request = ReadEachRequest { table_name: TABLE.to_owned(), entries };
+        let table_names = several.iter().map(|name| (*name).to_owned()).collect();
+        let request = ReadEachRequest { table_name: only.to_owned(), entries, table_names };
         let mut stream = client.read_each(request).await?.into_inner();
         let (mut chunks, mut messages) = (Vec::new(), 0);
         while let Some(message) = stream.message().await? {
@@ -194,7 +209,8 @@ async fn an_entry_reads_a_page_of_a_range() {
         // Rows that do not pass the filter do not make a page.
         ReadEntry { filter: Some(filter(third)), ..page("r1", "r4", 1) },
     ];
-    let request = ReadEachRequest { table_name: TABLE.to_owned(), entries: entries.clone() };
+    let (table_name, table_names) = (TABLE.to_owned(), Vec::new());
+    let request = ReadEachRequest { table_name, entries: entries.clone(), table_names };
     let mut stream =
         ExtensionClient::new(world.channel.clone()).read_each(request).await.unwrap().into_inner();
     let mut scanned = Vec::new();
@@ -221,6 +237,40 @@ async fn an_entry_reads_a_page_of_a_range() {
 }
 
 #[tokio::test]
+async fn a_request_may_name_several_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::with_table(dir.path(), &["a"]).await;
+    world.create("u", &["a"]).await.unwrap();
+    let names = [TABLE, &format!("{INSTANCE}/tables/no"), &format!("{INSTANCE}/tables/u")];
+    let of = |table| {
+        let value = format!("table {table}");
+        Entry { table, ..entry("r", vec![], vec![set("a:q", 1000, &value)]) }
+    };
+    let change = async |entries| {
+        let table_names = names.iter().map(|name| (*name).to_owned()).collect();
+        let table_name = String::new();
+        let request = CheckAndMutateRowsRequest { table_name, entries, table_names };
+        let mut client = ExtensionClient::new(world.channel.clone());
+        client.check_and_mutate_rows(request).await.map(|answer| answer.into_inner().outcomes)
+    };
+    let outcomes = change(vec![of(2), of(1), of(0), of(2)]).await.unwrap();
+    let codes: Vec<_> = outcomes.iter().map(code).collect();
+    assert_eq!(codes, [None, Some(Code::NotFound), None, None]);
+    let matched: Vec<_> = outcomes.iter().map(|outcome| outcome.predicate_matched).collect();
+    assert_eq!(matched, [false, false, false, true]);
+    refused(change(vec![of(0), of(3)]).await.map(|_| ()), Code::InvalidArgument);
+
+    let of = |table| ReadEntry { table, ..wants("r", WireFilter::PassAllFilter(true)) };
+    let entries = vec![of(2), of(1), of(0)];
+    let (found, _) = world.read_each_of("", &names, entries).await.unwrap();
+    let cell = |table: &str| Ok(vec![format!("r/a:q@1000={table}")]);
+    assert_eq!(found, [cell("table 2"), Err(Code::NotFound), cell("table 0")]);
+    let beyond = world.read_each_of("", &names, vec![of(0), of(3)]).await;
+    refused(beyond.map(|_| ()), Code::InvalidArgument);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn several_reads_have_limits_and_come_in_pieces() {
     let dir = tempfile::tempdir().unwrap();
     let mut world = World::with_table(dir.path(), &["a"]).await;
@@ -232,9 +282,9 @@ async fn several_reads_have_limits_and_come_in_pieces() {
         let refusal = world.read_each(vec![pass("r"); count]).await;
         refused(refusal.map(|_| ()), Code::InvalidArgument);
     }
-    let elsewhere =
-        ReadEachRequest { table_name: format!("{INSTANCE}/tables/no"), entries: vec![pass("r")] };
-    refused(client.read_each(elsewhere).await.map(|_| ()), Code::NotFound);
+    let elsewhere = format!("{INSTANCE}/tables/no");
+    let (found, _) = world.read_each_of(&elsewhere, &[], vec![pass("r")]).await.unwrap();
+    assert_eq!(found, [Err(Code::NotFound)]);
     world.set("small", "a:q", 1000, "v").await;
     // The values exceed the largest message, alone and together.
     world.set("large", "a:q", 1000, &"v".repeat(9 << 20)).await;
