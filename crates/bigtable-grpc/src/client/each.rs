@@ -7,8 +7,9 @@
 //! combines reads of rows with equal filters: those of one transaction, or of snapshots at the same
 //! timestamp, that select the same columns.
 //!
-//! Invariant: a failed read fails no other read, unless the server breaks the rules of the stream.
-//! With the extension, each caller gets its answer as soon as that answer arrives. Reads that one
+//! Invariant: a failed read fails no other read. There are two exceptions: the server breaks the
+//! rules of the stream, or it answers the first read left after the deadline in each attempt. With
+//! the extension, each caller gets its answer as soon as that answer arrives. Reads that one
 //! ReadRows combines get theirs when its stream ends.
 
 use std::collections::BTreeMap;

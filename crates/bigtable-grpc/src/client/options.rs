@@ -30,12 +30,12 @@ pub struct ClientOptions {
     /// Combines several conditional mutations, or several reads of rows and short scans, in one
     /// request, if the server supports it. The server of this crate does. Default: `true`.
     pub batches: bool,
-    /// Time that a conditional mutation, a read of one row or a short scan waits for others of its
-    /// table. A short scan has at most 64 rows between two bounds. The others may come from any
-    /// caller, and go in one request with it. A delay means fewer requests and a higher latency
-    /// (paper section 2.5). While an earlier request is not answered, they wait up to 10 ms longer.
-    /// Zero sends each at once. A request that is over a second late, because the process stood
-    /// still, is refused instead of being sent.
+    /// Time that a conditional mutation, a read of one row or a short scan waits for others. A
+    /// short scan has at most 64 rows between two bounds. The others may come from any caller and
+    /// be of any table, and go in one request with it. A delay means fewer requests and a higher
+    /// latency (paper section 2.5). While an earlier request is not answered, they wait up to 10 ms
+    /// longer. Zero sends each at once. A request that is over a second late, because the process
+    /// stood still, is refused instead of being sent.
     ///
     /// If the server supports no batches, conditional mutations and scans do not wait. Reads still
     /// wait, and reads with the same selection go together. Those belong to one transaction,

@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 use super::check::Condition;
 use super::deadline::Deadline;
 use super::mutate::rpc_status;
+use super::names::check_table;
 use super::status::of_engine;
 use super::tables::Tables;
 use super::{limits, read_each};
@@ -80,13 +81,27 @@ impl extension_server::Extension for Extension {
 /// The tables that a request names, by the number of each.
 ///
 /// # Errors
-/// If an entry is of none of them.
+/// If a name is malformed, if there are more names than entries, or if an entry is of none of them.
 pub(super) fn named(
     only: String,
     several: Vec<String>,
-    wanted: impl Iterator<Item = u32>,
+    wanted: impl ExactSizeIterator<Item = u32>,
 ) -> Result<Vec<String>, Status> {
-    let names = if several.is_empty() { vec![only] } else { several };
+    let names = match (only.is_empty(), several.is_empty()) {
+        (false, false) => {
+            let both = "the request has a table_name and table_names: use one of them";
+            return Err(Status::invalid_argument(both));
+        }
+        (_, true) => vec![only],
+        (true, false) => several,
+    };
+    if names.len() > wanted.len().max(1) {
+        let (names, entries) = (names.len(), wanted.len());
+        return Err(Status::invalid_argument(format!(
+            "the request names {names} tables for {entries} entries: name each table once"
+        )));
+    }
+    names.iter().try_for_each(|name| check_table(name))?;
     let last = wanted.max().unwrap_or(0);
     if usize::try_from(last).is_ok_and(|last| last < names.len()) {
         return Ok(names);

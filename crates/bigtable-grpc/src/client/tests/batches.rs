@@ -45,9 +45,11 @@ impl Extension for Script {
         &self,
         request: Request<ReadEachRequest>,
     ) -> Result<Response<BoxStream<ReadEachResponse>>, Status> {
-        let request = request.into_inner();
-        self.play(|play| play.named.push(names(request.table_name, request.table_names)));
-        let rows: Vec<_> = request.entries.into_iter().map(|e| e.row_key).collect();
+        let ReadEachRequest { table_name, table_names, entries } = request.into_inner();
+        let named = entries.iter().map(|entry| (entry.table, &entry.row_key));
+        let named = names(&table_name, &table_names, named);
+        let rows: Vec<_> = entries.into_iter().map(|e| e.row_key).collect();
+        self.play(|play| play.named.push(named));
         let (messages, end) = self.play(|play| {
             play.each_asked.push(rows.clone());
             play.each.pop_front().unwrap_or_else(|| Ok((vec![found(&rows)], End::Well)))
@@ -59,9 +61,11 @@ impl Extension for Script {
         &self,
         request: Request<CheckAndMutateRowsRequest>,
     ) -> Result<Response<CheckAndMutateRowsResponse>, Status> {
-        let request = request.into_inner();
-        self.play(|play| play.named.push(names(request.table_name, request.table_names)));
-        let rows: Vec<_> = request.entries.into_iter().map(|e| e.row_key).collect();
+        let CheckAndMutateRowsRequest { table_name, table_names, entries } = request.into_inner();
+        let named = entries.iter().map(|entry| (entry.table, &entry.row_key));
+        let named = names(&table_name, &table_names, named);
+        let rows: Vec<_> = entries.into_iter().map(|e| e.row_key).collect();
+        self.play(|play| play.named.push(named));
         let answer = self.play(|play| {
             let yes = Outcome { predicate_matched: true, status: None };
             let all = vec![yes; rows.len()];
@@ -72,11 +76,18 @@ impl Extension for Script {
     }
 }
 
-/// The last parts of the names of a request's tables.
-fn names(only: String, several: Vec<String>) -> String {
-    let names = std::iter::once(only).filter(|only| !only.is_empty()).chain(several);
-    let names = names.map(|name| name.rsplit('/').next().unwrap_or_default().to_owned());
-    names.collect::<Vec<_>>().join(" ")
+/// The table and the row of each entry of a request.
+fn names<'a>(
+    only: &String,
+    several: &[String],
+    entries: impl Iterator<Item = (u32, &'a bytes::Bytes)>,
+) -> String {
+    assert!(only.is_empty() != several.is_empty(), "{only} {several:?}");
+    let of = |table: u32| several.get(table as usize).unwrap_or(only).rsplit('/').next();
+    let named = entries.map(|(table, row)| {
+        format!("{}/{}", of(table).unwrap_or_default(), String::from_utf8_lossy(row))
+    });
+    named.collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn requests(rows: &[&str]) -> Vec<ConditionalMutation> {

@@ -363,9 +363,9 @@ async fn requests_of_several_tables_go_together_if_the_server_takes_that() {
     let script = Script::default();
     script.play(|play| (play.reads_max, play.entries_max) = (10, 10));
     script.play(|play| play.spans_tables = true);
-    assert_eq!(of_two_tables(&script).await, ["t u", "t u"]);
+    assert_eq!(of_two_tables(&script).await, ["t/c u/c", "t/r u/r"]);
     script.play(|play| play.spans_tables = false);
-    assert_eq!(of_two_tables(&script).await, ["t", "t", "u", "u"]);
+    assert_eq!(of_two_tables(&script).await, ["t/c", "t/r", "u/c", "u/r"]);
 }
 
 /// A random selection. It draws from few names and times, so that reads find something.
@@ -450,30 +450,39 @@ async fn gathered_reads_find_what_single_ones_find() {
     let group = |name| bigtable::LocalityGroup::on_disk(name, bigtable::Layout::Versions);
     let schema = TableSchema { groups: vec![group("f"), group("g")] };
     let single = open(true, Duration::ZERO).await.unwrap();
-    let alone = single.open_table("t", &schema).await.unwrap();
+    let open_both = async |store: &GrpcStore| {
+        let [t, u] = ["t", "u"].map(|name| store.open_table(name, &schema));
+        [t.await.unwrap(), u.await.unwrap()]
+    };
+    let alone = open_both(&single).await;
     let mut random = StdRng::seed_from_u64(7);
-    write(&*alone, &mut random).await;
+    for table in &alone {
+        write(&**table, &mut random).await;
+    }
     for batches in [true, false] {
         let store = open(batches, Duration::from_millis(5)).await.unwrap();
         // Garbage collection must also wait for requests that gather, and that are sent late.
         let delays = Duration::from_millis(5) + BEHIND_MAX;
         let life = single.request_life_max().unwrap() + delays + LATE_MAX;
         assert_eq!(store.request_life_max(), Some(life));
-        let table = store.open_table("t", &schema).await.unwrap();
+        let tables = open_both(&store).await;
         for _ in 0..5 {
             let draw = |_| {
                 let row = RowKey::from(format!("r{}", random.random_range(0..25)));
-                (row, select(&mut random, &schema))
+                (random.random_range(0..2), row, select(&mut random, &schema))
             };
             let reads: Vec<_> = (0..200).map(draw).collect();
             let before = (store.reads_sent(), store.requests_sent());
-            let together = join_all(reads.iter().map(|(row, select)| table.read_row(row, select)));
+            let together = reads
+                .iter()
+                .map(|(of, row, select): &(usize, _, _)| tables[*of].read_row(row, select));
+            let together = join_all(together);
             let together = together.await;
             let sent = (store.reads_sent() - before.0, store.requests_sent() - before.1);
             assert_eq!(sent.0, sent.1);
             assert!(!batches || sent.0 < 20, "{} requests for 200 reads", sent.0);
-            for ((row, select), found) in reads.iter().zip(together) {
-                let expected = alone.read_row(row, select).await.unwrap();
+            for ((of, row, select), found) in reads.iter().zip(together) {
+                let expected = alone[*of].read_row(row, select).await.unwrap();
                 assert_eq!(found.unwrap(), expected, "{row} by {select:?}");
             }
             let draw = |_| {
@@ -481,16 +490,18 @@ async fn gathered_reads_find_what_single_ones_find() {
                 let from = random.random_range(0..20);
                 let to = from + random.random_range(0..10);
                 let rows_max = [1, 3, 64, 100][random.random_range(0..4)];
-                (RowRange::between(key(from), key(to)), select(&mut random, &schema), rows_max)
+                let range = RowRange::between(key(from), key(to));
+                let of: usize = random.random_range(0..2);
+                (of, (range, select(&mut random, &schema), rows_max))
             };
             let scans: Vec<_> = (0..50).map(draw).collect();
             let (before, pages) = (store.requests_sent(), AtomicU64::new(0));
-            let together = scans.iter().map(|wanted| scan(&*table, wanted, &pages));
+            let together = scans.iter().map(|(of, wanted)| scan(&*tables[*of], wanted, &pages));
             let together = join_all(together).await;
             let (sent, pages) = (store.requests_sent() - before, pages.into_inner());
             assert!(!batches || sent < pages / 2, "{sent} requests for {pages} pages");
-            for (wanted, found) in scans.iter().zip(together) {
-                let expected = scan(&*alone, wanted, &AtomicU64::new(0)).await.unwrap();
+            for ((of, wanted), found) in scans.iter().zip(together) {
+                let expected = scan(&*alone[*of], wanted, &AtomicU64::new(0)).await.unwrap();
                 assert_eq!(found.unwrap(), expected, "{wanted:?}");
             }
         }

@@ -74,7 +74,7 @@ pub(super) struct Play {
     pub(super) reads_ranges: bool,
     /// Whether such a request, and a batch, may name several tables.
     pub(super) spans_tables: bool,
-    /// The names of the tables of each such request.
+    /// The table and the row of each entry of each such request.
     pub(super) named: Vec<String>,
     /// Answers to requests for several reads. Without one, each read finds its row.
     pub(super) each: VecDeque<Each>,

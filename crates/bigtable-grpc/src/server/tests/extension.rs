@@ -258,15 +258,26 @@ async fn a_request_may_name_several_tables() {
     assert_eq!(codes, [None, Some(Code::NotFound), None, None]);
     let matched: Vec<_> = outcomes.iter().map(|outcome| outcome.predicate_matched).collect();
     assert_eq!(matched, [false, false, false, true]);
-    refused(change(vec![of(0), of(3)]).await.map(|_| ()), Code::InvalidArgument);
+    // An entry beyond the tables, and more tables than entries.
+    for wrong in [vec![of(0), of(1), of(3)], vec![of(0), of(1)]] {
+        refused(change(wrong).await.map(|_| ()), Code::InvalidArgument);
+    }
 
     let of = |table| ReadEntry { table, ..wants("r", WireFilter::PassAllFilter(true)) };
     let entries = vec![of(2), of(1), of(0)];
     let (found, _) = world.read_each_of("", &names, entries).await.unwrap();
     let cell = |table: &str| Ok(vec![format!("r/a:q@1000={table}")]);
     assert_eq!(found, [cell("table 2"), Err(Code::NotFound), cell("table 0")]);
-    let beyond = world.read_each_of("", &names, vec![of(0), of(3)]).await;
-    refused(beyond.map(|_| ()), Code::InvalidArgument);
+    let beyond = [of(0), of(1), of(3)];
+    for (only, several, entries) in [
+        ("", &names[..], &beyond[..]),
+        ("", &names, &beyond[..2]),
+        (TABLE, &names[..1], &beyond[..1]),
+        ("", &["malformed"], &beyond[..1]),
+    ] {
+        let refusal = world.read_each_of(only, several, entries.to_vec()).await;
+        refused(refusal.map(|_| ()), Code::InvalidArgument);
+    }
     world.stop().await;
 }
 
