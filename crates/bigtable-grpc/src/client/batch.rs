@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use super::channel::Channels;
 use super::limits::Limits;
 use super::retry::{once, repeat};
-use super::spanned::{Spanned, by_table};
+use super::spanned::Spanned;
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{of_mutation, of_read};
 use super::wire::{GrpcTable, IN_FLIGHT_MAX, MUTATIONS_MAX};
@@ -42,12 +42,7 @@ pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) 
         Ok(described) => {
             let several = |max: u32| usize::try_from(max).ok().filter(|max| *max > 1);
             let (entries_max, reads_max) = (described.entries_max, described.reads_max);
-            Ok(Limits {
-                entries_max: several(entries_max),
-                reads_max: several(reads_max),
-                reads_ranges: described.reads_ranges,
-                spans_tables: described.spans_tables,
-            })
+            Ok(Limits { entries_max: several(entries_max), reads_max: several(reads_max) })
         }
         Err(status) if status.code() == Code::Unimplemented => {
             tracing::debug!(%status, "the server does not accept batches");
@@ -59,79 +54,91 @@ pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) 
 
 /// A conditional mutation of a table.
 type Asked = (GrpcTable, ConditionalMutation);
-/// An entry with its table and the index of its request.
-type Placed = (usize, GrpcTable, Entry);
 
-/// Sends the requests, each by itself.
-pub(super) async fn send_each(requests: Vec<Asked>) -> Vec<Result<bool>> {
-    let sent =
-        requests.into_iter().map(|(table, request)| async move { table.send_one(request).await });
-    futures::stream::iter(sent).buffered(IN_FLIGHT_MAX).collect().await
+/// An entry of a batch, and the request that it is for.
+struct Placed {
+    /// The index of the request.
+    place: usize,
+    asked: Asked,
+    entry: Entry,
 }
 
-/// Sends the requests in batches of at most `entries_max`.
-pub(super) async fn send(entries_max: usize, requests: Vec<Asked>) -> Vec<Result<bool>> {
-    let mut results = Vec::with_capacity(requests.len());
-    let mut entries: Vec<Placed> = Vec::with_capacity(requests.len());
-    for (place, (table, request)) in requests.iter().enumerate() {
-        results.push(match table.conditional_request(request) {
-            Err(error) => Err(error),
+/// Sends the requests, in batches if the server takes them. Tells the index and the result of each
+/// request once its answer has arrived.
+pub(super) async fn send(requests: Vec<Asked>, mut tell: impl FnMut(usize, Result<bool>) + Send) {
+    let entries_max = requests.first().and_then(|(table, _)| table.limits.entries_max);
+    let Some(entries_max) = entries_max.filter(|_| requests.len() > 1) else {
+        return send_each(requests.into_iter().enumerate().collect(), tell).await;
+    };
+    let mut entries = Vec::with_capacity(requests.len());
+    for (place, (table, request)) in requests.into_iter().enumerate() {
+        match table.conditional_request(&request) {
+            Err(error) => tell(place, Err(error)),
             // The extension has no entry for a request that changes nothing; nobody batches
             // those.
             Ok(wire) if wire.true_mutations.is_empty() && wire.false_mutations.is_empty() => {
-                table.ask(wire).await
+                tell(place, table.ask(wire).await);
             }
             Ok(wire) => {
-                entries.push((place, table.clone(), entry(wire)));
-                Err(Error::Unknown {
-                    why: "the server did not answer this request of the batch".to_owned(),
-                })
-            }
-        });
-    }
-    let max = Size { entries: entries_max, bytes: BATCH_BYTES_MAX, mutations: MUTATIONS_MAX };
-    let spans = entries.first().is_none_or(|(_, table, _)| table.limits.spans_tables);
-    let groups = if spans { vec![entries] } else { by_table(entries, |(_, table, _)| &table.path) };
-    let batches = groups.into_iter().flat_map(|group| split(group, max, |(.., e)| size(e)));
-    let sent = batches.map(|batch| async move {
-        let places: Vec<_> = batch.iter().map(|(place, ..)| *place).collect();
-        (places, send_one(batch).await)
-    });
-    let answers: Vec<_> = futures::stream::iter(sent).buffered(IN_FLIGHT_MAX).collect().await;
-    for (places, answer) in answers {
-        match answer {
-            Ok(outcomes) => {
-                for (place, outcome) in places.into_iter().zip(outcomes) {
-                    results[place] = result(outcome);
-                }
-            }
-            Err(status) if status.code() == Code::Unimplemented => {
-                let alone = places.iter().map(|place| requests[*place].clone()).collect();
-                let alone = send_each(alone).await;
-                for (place, answer) in places.into_iter().zip(alone) {
-                    results[place] = answer;
-                }
-            }
-            Err(status) => {
-                places.into_iter().for_each(|place| results[place] = Err(of_mutation(&status)));
+                entries.push(Placed { place, asked: (table, request), entry: entry(wire) });
             }
         }
     }
-    results
+    let max = Size { entries: entries_max, bytes: BATCH_BYTES_MAX, mutations: MUTATIONS_MAX };
+    let batches = split(entries, max, |placed| size(&placed.entry)).into_iter().map(send_batch);
+    let mut answers = futures::stream::iter(batches).buffer_unordered(IN_FLIGHT_MAX);
+    while let Some(answers) = answers.next().await {
+        answers.into_iter().for_each(|(place, result)| tell(place, result));
+    }
 }
 
-async fn send_one(batch: Vec<Placed>) -> std::result::Result<Vec<Outcome>, Status> {
-    let Some((_, table, _)) = batch.first() else { return Ok(Vec::new()) };
-    let (table, mut tables) = (table.clone(), Spanned::default());
-    let entries = batch.into_iter();
-    let entries = entries.map(|(_, of, entry)| Entry { table: tables.number(&of.path), ..entry });
-    let entries = entries.collect();
-    let (table_name, table_names) = tables.names();
-    let request = CheckAndMutateRowsRequest { table_name, entries, table_names };
+/// Sends the requests, each by itself.
+async fn send_each(
+    requests: Vec<(usize, Asked)>,
+    mut tell: impl FnMut(usize, Result<bool>) + Send,
+) {
+    let sent = requests
+        .into_iter()
+        .map(|(place, (table, request))| async move { (place, table.send_one(request).await) });
+    let mut answers = futures::stream::iter(sent).buffer_unordered(IN_FLIGHT_MAX);
+    while let Some((place, result)) = answers.next().await {
+        tell(place, result);
+    }
+}
+
+/// Sends one batch. Returns the index and the result of each of its requests.
+async fn send_batch(batch: Vec<Placed>) -> Vec<(usize, Result<bool>)> {
+    let mut tables = Spanned::default();
+    let (mut entries, mut asked) = (Vec::new(), Vec::new());
+    for placed in batch {
+        let table = tables.number(&placed.asked.0.path);
+        entries.push(Entry { table, ..placed.entry });
+        asked.push((placed.place, placed.asked));
+    }
+    let Some((_, (table, _))) = asked.first() else { return Vec::new() };
+    let request = CheckAndMutateRowsRequest { entries, table_names: tables.names() };
     let request = table.channels.request(&table.routing, request);
     let mut client = table.channels.extension();
-    let answer = once(table.channels.deadline(), client.check_and_mutate_rows(request)).await?;
-    Ok(answer.into_inner().outcomes)
+    match once(table.channels.deadline(), client.check_and_mutate_rows(request)).await {
+        Ok(answer) => {
+            let mut outcomes = answer.into_inner().outcomes.into_iter();
+            let mut next = || outcomes.next().map_or_else(|| Err(unanswered()), result);
+            asked.into_iter().map(|(place, _)| (place, next())).collect()
+        }
+        Err(status) if status.code() == Code::Unimplemented => {
+            let mut results = Vec::with_capacity(asked.len());
+            send_each(asked, |place, result| results.push((place, result))).await;
+            results
+        }
+        Err(status) => {
+            asked.into_iter().map(|(place, _)| (place, Err(of_mutation(&status)))).collect()
+        }
+    }
+}
+
+/// The error for a request that has no outcome in the answer to its batch.
+pub(super) fn unanswered() -> Error {
+    Error::Unknown { why: "the server did not answer this request of the batch".to_owned() }
 }
 
 fn entry(wire: CheckAndMutateRowRequest) -> Entry {

@@ -25,7 +25,7 @@ use super::gather::{RUNTIME_ENDED, Together, Waiting};
 use super::merge::Merger;
 use super::read::{BYTES_MAX, Of, Read};
 use super::retry::{Attempts, once};
-use super::spanned::{Spanned, by_table};
+use super::spanned::Spanned;
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{is_transient, of_read};
 use super::wire::{GrpcTable, IN_FLIGHT_MAX, wire_range};
@@ -47,11 +47,7 @@ impl Together for Read {
         let max = Size { entries, bytes: BATCH_BYTES_MAX, mutations: 0 };
         // The server answers in this order, and a row is read sooner than a page.
         gathered.sort_by_key(|read| matches!(read.request.of, Of::Page(..)));
-        let spans = gathered.first().is_none_or(|read| read.table.limits.spans_tables);
-        let groups =
-            if spans { vec![gathered] } else { by_table(gathered, |read| &read.table.path) };
-        let requests = groups.into_iter().flat_map(|group| split(group, max, size));
-        let requests = requests.map(by_extension);
+        let requests = split(gathered, max, size).into_iter().map(by_extension);
         futures::stream::iter(requests).for_each_concurrent(IN_FLIGHT_MAX, |sent| sent).await;
     }
 
@@ -213,8 +209,7 @@ impl Answers {
         let entries = entries
             .map(|read| Entry { table: tables.number(&read.table.path), ..entry(&read.request) })
             .collect();
-        let (table_name, table_names) = tables.names();
-        let request = ReadEachRequest { table_name, entries, table_names };
+        let request = ReadEachRequest { entries, table_names: tables.names() };
         let request = table.channels.read_request(&table.routing, request);
         let deadline = table.channels.deadline();
         let mut client = table.channels.extension();

@@ -212,14 +212,14 @@ impl Together for ConditionalMutation {
             .into_iter()
             .map(|waiting| ((waiting.table, waiting.request), waiting.tell))
             .unzip();
-        let entries_max = requests.first().and_then(|(table, _)| table.limits.entries_max);
-        let results = match entries_max.filter(|_| requests.len() > 1) {
-            Some(max) => batch::send(max, requests).await,
-            None => batch::send_each(requests).await,
+        let mut told: Vec<_> = told.into_iter().map(Some).collect();
+        let tell = |place: usize, result| {
+            if let Some(tell) = told.get_mut(place).and_then(Option::take) {
+                // A caller that has given up no longer receives.
+                let _ = tell.send(result);
+            }
         };
-        for (tell, result) in told.into_iter().zip(results) {
-            let _ = tell.send(result);
-        }
+        batch::send(requests, tell).await;
     }
 
     fn given_up() -> Error {

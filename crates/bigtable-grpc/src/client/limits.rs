@@ -1,5 +1,5 @@
-//! Holds the limits of the server's extension: how many conditional mutations, and how many reads
-//! of which kind, one request may contain.
+//! Holds two limits of the server's extension: how many conditional mutations, and how many
+//! reads, one request may contain.
 
 /// How much the server takes in one request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -8,8 +8,4 @@ pub(crate) struct Limits {
     pub(crate) entries_max: Option<usize>,
     /// Most reads, each with its filter, in one request; `None` if it takes only one.
     pub(crate) reads_max: Option<usize>,
-    /// Whether such a read may be for a page of a range.
-    pub(crate) reads_ranges: bool,
-    /// Whether one request may name several tables.
-    pub(crate) spans_tables: bool,
 }

@@ -17,7 +17,7 @@
 //!   limits.rs       the limits of that extension
 //!   rows.rs         several rows by one request
 //!   each.rs         several reads of rows and short pages (read.rs) in one request
-//!   spanned.rs      the tables of a request
+//!   spanned.rs      numbers of the tables of a request
 //!   split.rs        dividing entries among requests
 //!   gather.rs       delaying requests, so that those of several callers go together
 //!   administration.rs  backups, for an administrator

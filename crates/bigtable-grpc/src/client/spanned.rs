@@ -1,6 +1,4 @@
-//! Names the tables of a request, and divides entries for servers that take one table in each.
-
-use std::collections::BTreeMap;
+//! Numbers the tables of a request.
 
 /// The tables of a request, each once.
 #[derive(Debug, Default)]
@@ -17,20 +15,8 @@ impl Spanned {
         u32::try_from(place).unwrap_or(u32::MAX)
     }
 
-    /// The fields `table_name` and `table_names` of the request.
-    pub(super) fn names(mut self) -> (String, Vec<String>) {
-        match &mut self.0[..] {
-            [only] => (std::mem::take(only), Vec::new()),
-            _ => (String::new(), self.0),
-        }
+    /// The tables, in the order of their numbers.
+    pub(super) fn names(self) -> Vec<String> {
+        self.0
     }
-}
-
-/// Divides entries by the paths of their tables.
-pub(super) fn by_table<T>(entries: Vec<T>, path: impl Fn(&T) -> &str) -> Vec<Vec<T>> {
-    let mut groups: BTreeMap<String, Vec<T>> = BTreeMap::new();
-    for entry in entries {
-        groups.entry(path(&entry).to_owned()).or_default().push(entry);
-    }
-    groups.into_values().collect()
 }

@@ -1,7 +1,7 @@
 //! Opens a store behind the API, and its tables.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -85,7 +85,7 @@ pub struct GrpcStore {
     /// Time that conditional mutations and reads wait for others.
     batch_delay: Duration,
     /// The waiting requests of all tables.
-    gathers: OnceLock<Gathers>,
+    gathers: Gathers,
     /// The runtime that opened the store. It sends the gathered requests.
     runtime: Handle,
     /// The schema of each open table. Only this process knows its locality groups.
@@ -115,7 +115,7 @@ impl GrpcStore {
         let app_profile = address.app_profile().unwrap_or(&options.app_profile).to_owned();
         let (instance, opened) = (address.instance(), Mutex::default());
         let channels = Arc::new(Channels::open(way, &instance, &app_profile, &options).await?);
-        let (gathers, limits) = (OnceLock::new(), Limits::default());
+        let (gathers, limits) = (Gathers { mutations: None, reads: None }, Limits::default());
         let runtime = Handle::current();
         let mut store = GrpcStore {
             channels,
@@ -138,6 +138,7 @@ impl GrpcStore {
                 store.limits = limits;
             }
         }
+        store.gathers = store.new_gathers(batch_delay);
         Ok(store)
     }
 
@@ -414,23 +415,21 @@ impl GrpcStore {
             app_profile: self.app_profile.clone(),
             schema: schema.clone(),
             limits: self.limits,
-            gathers: self.gathers(),
+            gathers: self.gathers.clone(),
         }))
     }
 
-    /// The queues in which requests wait, if the options set a delay.
-    fn gathers(&self) -> Gathers {
-        let delay = self.batch_delay;
+    /// Makes the queues in which requests wait, if there is a delay.
+    fn new_gathers(&self, delay: Duration) -> Gathers {
         if delay.is_zero() {
             return Gathers { mutations: None, reads: None };
         }
         let runtime = &self.runtime;
         let reads_max = self.limits.reads_max.unwrap_or(READS_MAX);
-        let gathers = || Gathers {
+        Gathers {
             mutations: self.limits.entries_max.map(|max| Gather::new(delay, max, runtime)),
             reads: Some(Gather::new(delay, reads_max, runtime)),
-        };
-        self.gathers.get_or_init(gathers).clone()
+        }
     }
 
     pub(super) fn channels(&self) -> &Channels {

@@ -83,7 +83,7 @@ impl Table for GrpcTable {
         if range.is_empty() || ends_at_once {
             return Ok(nothing);
         }
-        let gather = self.gathers.reads.as_ref().filter(|_| self.limits.reads_ranges);
+        let gather = self.gathers.reads.as_ref().filter(|_| self.limits.reads_max.is_some());
         let mut page = match gather.filter(|_| is_short(range, limit)) {
             Some(gather) => {
                 let of = Of::Page(range.clone(), limit);
@@ -149,11 +149,11 @@ impl Table for GrpcTable {
         if let Some(gather) = &self.gathers.mutations {
             return gather.send_all(self, requests).await;
         }
-        let requests: Vec<_> = requests.into_iter().map(|asked| (self.clone(), asked)).collect();
-        match self.limits.entries_max.filter(|_| requests.len() > 1) {
-            Some(max) => batch::send(max, requests).await,
-            None => batch::send_each(requests).await,
-        }
+        let mut results = Vec::with_capacity(requests.len());
+        results.resize_with(requests.len(), || Err(batch::unanswered()));
+        let requests = requests.into_iter().map(|request| (self.clone(), request)).collect();
+        batch::send(requests, |place, result| results[place] = result).await;
+        results
     }
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {

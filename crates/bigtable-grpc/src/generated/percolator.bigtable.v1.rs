@@ -7,15 +7,9 @@ pub struct DescribeResponse {
     pub entries_max: u32,
     #[prost(uint32, tag = "2")]
     pub reads_max: u32,
-    #[prost(bool, tag = "3")]
-    pub reads_ranges: bool,
-    #[prost(bool, tag = "4")]
-    pub spans_tables: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CheckAndMutateRowsRequest {
-    #[prost(string, tag = "1")]
-    pub table_name: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
     pub entries: ::prost::alloc::vec::Vec<check_and_mutate_rows_request::Entry>,
     #[prost(string, repeated, tag = "3")]
@@ -62,8 +56,6 @@ pub mod check_and_mutate_rows_response {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReadEachRequest {
-    #[prost(string, tag = "1")]
-    pub table_name: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
     pub entries: ::prost::alloc::vec::Vec<read_each_request::Entry>,
     #[prost(string, repeated, tag = "3")]

@@ -48,12 +48,7 @@ impl extension_server::Extension for Extension {
     ) -> Result<Response<DescribeResponse>, Status> {
         let [entries_max, reads_max] =
             [ENTRIES_MAX, read_each::ENTRIES_MAX].map(|max| u32::try_from(max).unwrap_or(u32::MAX));
-        let mut response = Response::new(DescribeResponse {
-            entries_max,
-            reads_max,
-            reads_ranges: true,
-            spans_tables: true,
-        });
+        let mut response = Response::new(DescribeResponse { entries_max, reads_max });
         if let Some(named) = self.0.store.id().and_then(Named::new) {
             named.put(response.metadata_mut());
         }
@@ -78,38 +73,25 @@ impl extension_server::Extension for Extension {
     }
 }
 
-/// The tables that a request names, by the number of each.
-///
-/// # Errors
-/// If a name is malformed, if there are more names than entries, or if an entry is of none of them.
-pub(super) fn named(
-    only: String,
-    several: Vec<String>,
+/// Checks the names of a request's tables, and that each entry is of one of them.
+pub(super) fn check_names(
+    names: &[String],
     wanted: impl ExactSizeIterator<Item = u32>,
-) -> Result<Vec<String>, Status> {
-    let names = match (only.is_empty(), several.is_empty()) {
-        (false, false) => {
-            let both = "the request has a table_name and table_names: use one of them";
-            return Err(Status::invalid_argument(both));
-        }
-        (_, true) => vec![only],
-        (true, false) => several,
-    };
-    if names.len() > wanted.len().max(1) {
+) -> Result<(), Status> {
+    if names.len() > wanted.len() {
         let (names, entries) = (names.len(), wanted.len());
         return Err(Status::invalid_argument(format!(
             "the request names {names} tables for {entries} entries: name each table once"
         )));
     }
     names.iter().try_for_each(|name| check_table(name))?;
-    let last = wanted.max().unwrap_or(0);
-    if usize::try_from(last).is_ok_and(|last| last < names.len()) {
-        return Ok(names);
+    match wanted.max().filter(|last| *last as usize >= names.len()) {
+        None => Ok(()),
+        Some(last) => Err(Status::invalid_argument(format!(
+            "an entry is of table {last}, and the request names {} tables",
+            names.len()
+        ))),
     }
-    let count = names.len();
-    Err(Status::invalid_argument(format!(
-        "an entry is of table {last}, and the request has {count}"
-    )))
 }
 
 /// Answers CheckAndMutateRows: each entry has its own outcome.
@@ -125,7 +107,8 @@ async fn rows(
         )));
     }
     let wanted = request.entries.iter().map(|entry| entry.table);
-    let names = named(request.table_name, request.table_names, wanted)?;
+    let names = &request.table_names;
+    check_names(names, wanted)?;
     let mut of_tables: Vec<Vec<(usize, Condition)>> = names.iter().map(|_| Vec::new()).collect();
     let mut outcomes = vec![Outcome::default(); request.entries.len()];
     let mut mutations = 0;

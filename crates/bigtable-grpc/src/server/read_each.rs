@@ -17,14 +17,14 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::chunks::{MESSAGE_BYTES_MAX, Packer};
-use super::extension::named;
+use super::extension::check_names;
 use super::mutate::rpc_status;
-use super::read_rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, filtered};
+use super::read_rows::{PAGE_BYTES_MAX, PAGE_ROWS_MAX, pack};
 use super::schema::Schema;
 use super::status::of_engine;
 use super::tables::{Served, Tables};
 use super::{layout, limits, row_set};
-use crate::filter::{self, Filter};
+use crate::filter;
 use crate::proto::data::ReadRowsResponse;
 use crate::proto::extension::ReadEachRequest;
 use crate::proto::extension::ReadEachResponse;
@@ -62,9 +62,9 @@ pub(crate) async fn stream(
         )));
     }
     let wanted = request.entries.iter().map(|entry| entry.table);
-    let names = named(request.table_name, request.table_names, wanted)?;
-    let mut opened = Vec::with_capacity(names.len());
-    for name in &names {
+    check_names(&request.table_names, wanted)?;
+    let mut opened = Vec::with_capacity(request.table_names.len());
+    for name in &request.table_names {
         opened.push(match tables.table(name).await {
             Ok(table) => {
                 let schema = table.schema().await;
@@ -133,49 +133,30 @@ async fn read(table: &Served, schema: &Schema, entry: Entry) -> Result<Found, St
     if select.columns.is_empty() {
         return Ok(Found::default());
     }
-    let mut found = Finding { schema, filter: &filter, packer: Packer::default() };
+    let mut packer = Packer::default();
+    let mut take = |row| pack(schema, &filter, row, &mut packer);
     let scanned = match range {
         None => {
             let row = table.engine.read_row(&RowKey::from(entry.row_key), &select).await;
-            found.take(row.map_err(of_engine)?);
+            take(row.map_err(of_engine)?);
             Bytes::new()
         }
         Some(range) => {
             let limit = limit(entry.rows_max, entry.bytes_max);
-            page(table, range, &select, limit, &mut found).await?
+            page(table, range, &select, limit, take).await?
         }
     };
-    Ok(Found { pieces: std::iter::from_fn(|| found.packer.next(true)).collect(), scanned })
+    Ok(Found { pieces: std::iter::from_fn(|| packer.next(true)).collect(), scanned })
 }
 
-/// Packs the rows that pass a filter.
-struct Finding<'a> {
-    schema: &'a Schema,
-    filter: &'a Filter,
-    packer: Packer,
-}
-
-impl Finding<'_> {
-    /// Takes a row. Returns whether it passes.
-    fn take(&mut self, row: Row) -> bool {
-        let key = row.key.to_bytes();
-        let cells = filtered(self.schema, self.filter, row);
-        let passes = !cells.is_empty();
-        if passes {
-            self.packer.row(&key, cells);
-        }
-        passes
-    }
-}
-
-/// Reads a page, or several while no row passes. Returns the last row that was read, if more are
-/// left.
+/// Reads a page, or several while no row passes, as `take` says. Returns the last row that was
+/// read, if more are left.
 async fn page(
     table: &Served,
     mut left: RowRange,
     select: &Selection,
     limit: PageLimit,
-    found: &mut Finding<'_>,
+    mut take: impl FnMut(Row) -> bool,
 ) -> Result<Bytes, Status> {
     let mut scanned = Bytes::new();
     for _ in 0..PAGES_MAX {
@@ -183,8 +164,7 @@ async fn page(
             return Ok(Bytes::new());
         }
         let page = table.engine.scan(&left, select, limit).await.map_err(of_engine)?;
-        let passes = page.rows.into_iter().map(|row| found.take(row));
-        let has_some = passes.fold(false, |some, passes| some | passes);
+        let has_some = page.rows.into_iter().fold(false, |some, row| take(row) | some);
         let Some(rest) = page.resume else { return Ok(Bytes::new()) };
         let Bound::Excluded(last) = &rest.start else {
             return Err(Status::internal("the engine did not say where its page ends"));

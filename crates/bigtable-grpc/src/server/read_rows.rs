@@ -13,7 +13,7 @@ use super::schema::Schema;
 use super::status::of_engine;
 use super::tables::{Served, Tables};
 use super::{layout, row_set};
-use crate::filter::{self, Cell, Filter};
+use crate::filter::{self, Filter};
 use crate::proto::data::{ReadRowsRequest, ReadRowsResponse};
 
 /// Most rows of one page.
@@ -149,18 +149,20 @@ impl Reader {
         if self.rows_left == 0 {
             return;
         }
-        let key = row.key.to_bytes();
-        let cells = filtered(&self.schema, &self.filter, row);
-        if !cells.is_empty() {
+        if pack(&self.schema, &self.filter, row, &mut self.packer) {
             self.rows_left -= 1;
-            self.packer.row(&key, cells);
         }
     }
 }
 
-/// Returns the cells of a row that pass the filter.
-pub(super) fn filtered(schema: &Schema, filter: &Filter, row: Row) -> Vec<Cell> {
+/// Packs the cells of a row that pass the filter. Returns whether there are any.
+pub(super) fn pack(schema: &Schema, filter: &Filter, row: Row, packer: &mut Packer) -> bool {
     let key = row.key.to_bytes();
     let cells = layout::cells(schema, row);
-    if cells.is_empty() { cells } else { filter::apply(filter, &key, cells) }
+    let cells = if cells.is_empty() { cells } else { filter::apply(filter, &key, cells) };
+    let passes = !cells.is_empty();
+    if passes {
+        packer.row(&key, cells);
+    }
+    passes
 }

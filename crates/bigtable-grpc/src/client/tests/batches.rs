@@ -1,14 +1,17 @@
 //! Tests how the client handles the answers to several conditional mutations in one request.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bigtable::{ConditionalMutation, Error, Mutation, Probe, TimeRange, Timestamp};
+use tokio::sync::Semaphore;
 use tonic::codegen::BoxStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::reads::found;
-use super::script::{End, FAMILY, Script, open, open_with, stream};
+use super::script::{DEADLINE, End, FAMILY, Script, open, open_with, stream};
 use crate::client::ClientOptions;
+use crate::client::split::BATCH_BYTES_MAX;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::Extension;
 use crate::proto::extension::{
@@ -29,14 +32,7 @@ impl Extension for Script {
         match self.play(|play| (play.entries_max, play.reads_max)) {
             (0, 0) => Err(Status::unimplemented("what is that?")),
             (entries_max, reads_max) => {
-                let (reads_ranges, spans_tables) =
-                    self.play(|play| (play.reads_ranges, play.spans_tables));
-                Ok(Response::new(DescribeResponse {
-                    entries_max,
-                    reads_max,
-                    reads_ranges,
-                    spans_tables,
-                }))
+                Ok(Response::new(DescribeResponse { entries_max, reads_max }))
             }
         }
     }
@@ -45,9 +41,9 @@ impl Extension for Script {
         &self,
         request: Request<ReadEachRequest>,
     ) -> Result<Response<BoxStream<ReadEachResponse>>, Status> {
-        let ReadEachRequest { table_name, table_names, entries } = request.into_inner();
+        let ReadEachRequest { table_names, entries } = request.into_inner();
         let named = entries.iter().map(|entry| (entry.table, &entry.row_key));
-        let named = names(&table_name, &table_names, named);
+        let named = names(&table_names, named);
         let rows: Vec<_> = entries.into_iter().map(|e| e.row_key).collect();
         self.play(|play| play.named.push(named));
         let (messages, end) = self.play(|play| {
@@ -61,11 +57,17 @@ impl Extension for Script {
         &self,
         request: Request<CheckAndMutateRowsRequest>,
     ) -> Result<Response<CheckAndMutateRowsResponse>, Status> {
-        let CheckAndMutateRowsRequest { table_name, table_names, entries } = request.into_inner();
+        let CheckAndMutateRowsRequest { table_names, entries } = request.into_inner();
         let named = entries.iter().map(|entry| (entry.table, &entry.row_key));
-        let named = names(&table_name, &table_names, named);
+        let named = names(&table_names, named);
         let rows: Vec<_> = entries.into_iter().map(|e| e.row_key).collect();
-        self.play(|play| play.named.push(named));
+        let held = self.play(|play| {
+            play.named.push(named);
+            play.held.clone().filter(|_| rows.iter().any(|row| row == "held"))
+        });
+        if let Some(held) = held {
+            held.acquire().await.unwrap().forget();
+        }
         let answer = self.play(|play| {
             let yes = Outcome { predicate_matched: true, status: None };
             let all = vec![yes; rows.len()];
@@ -77,13 +79,8 @@ impl Extension for Script {
 }
 
 /// The table and the row of each entry of a request.
-fn names<'a>(
-    only: &String,
-    several: &[String],
-    entries: impl Iterator<Item = (u32, &'a bytes::Bytes)>,
-) -> String {
-    assert!(only.is_empty() != several.is_empty(), "{only} {several:?}");
-    let of = |table: u32| several.get(table as usize).unwrap_or(only).rsplit('/').next();
+fn names<'a>(tables: &[String], entries: impl Iterator<Item = (u32, &'a bytes::Bytes)>) -> String {
+    let of = |table: u32| tables[table as usize].rsplit('/').next();
     let named = entries.map(|(table, row)| {
         format!("{}/{}", of(table).unwrap_or_default(), String::from_utf8_lossy(row))
     });
@@ -155,6 +152,29 @@ async fn what_is_not_answered_is_unknown() {
         |result: &bigtable::Result<bool>| matches!(result, Err(Error::Unavailable { .. }));
     assert!(results.iter().all(refused), "{results:?}");
     assert_eq!(batched(&script), [2, 2, 2], "each was sent once");
+}
+
+#[tokio::test]
+async fn a_caller_does_not_wait_for_the_answer_to_another_batch() {
+    let script = Script::default();
+    let gate = Arc::new(Semaphore::new(0));
+    script.play(|play| (play.entries_max, play.held) = (10, Some(gate.clone())));
+    let (batch_delay, deadline) = (Duration::from_millis(50), DEADLINE);
+    let options = ClientOptions { batch_delay, deadline, ..ClientOptions::default() };
+    let table = open_with(&script, options).await.unwrap();
+    // Together they exceed a batch.
+    let change = |row: &str| {
+        let set = Mutation::set(FAMILY, "q", Timestamp::ZERO, vec![0; BATCH_BYTES_MAX * 2 / 3]);
+        ConditionalMutation { otherwise: vec![set], ..ConditionalMutation::new(row) }
+    };
+    let opens = async {
+        let result = table.check_and_mutate_row(change("other")).await;
+        gate.add_permits(1);
+        result
+    };
+    let (held, other) = tokio::join!(table.check_and_mutate_row(change("held")), opens);
+    assert!(held.is_ok() && other.is_ok(), "{held:?} {other:?}");
+    assert_eq!(batched(&script), [1, 1]);
 }
 
 #[tokio::test]

@@ -127,13 +127,9 @@ async fn page(table: &Arc<dyn Table>, rows_max: usize) -> bigtable::Result<Page>
 
 #[tokio::test]
 async fn a_short_scan_goes_together_with_reads() {
-    let (script, table) = taking(4).await;
-    script.play(|play| {
-        let [a, b] = ["a", "b"].map(Bytes::from);
-        let page = Part { chunks: vec![chunk(&a), chunk(&b)], scanned: b, ..part(1, &a) };
-        play.each.push_back(Ok((vec![message(vec![part(0, &Bytes::from("d")), page])], End::Well)));
-    });
-    // This server says nothing of ranges.
+    // This server takes one read in each request.
+    let script = Script::default();
+    let table = delayed(&script).await;
     let (d, select) = (RowKey::from("d"), up_to(2));
     let together = async |table: &Arc<dyn Table>, rows_max| {
         tokio::join!(table.read_row(&d, &select), page(table, rows_max))
@@ -148,19 +144,23 @@ async fn a_short_scan_goes_together_with_reads() {
     assert!(matches!(&found, Ok(page) if page.rows[0].key == RowKey::from("a")), "{found:?}");
     assert_eq!(asked(&script), (vec![], 2));
 
-    script.play(|play| play.reads_ranges = true);
-    let table = delayed(&script).await;
+    let (script, table) = taking(4).await;
+    script.play(|play| {
+        let [a, b] = ["a", "b"].map(Bytes::from);
+        let page = Part { chunks: vec![chunk(&a), chunk(&b)], scanned: b, ..part(1, &a) };
+        play.each.push_back(Ok((vec![message(vec![part(0, &Bytes::from("d")), page])], End::Well)));
+    });
     let (row, found) = together(&table, 2).await;
     let found = found.unwrap();
     let keys: Vec<_> = found.rows.iter().map(|row| row.key.to_string()).collect();
     assert!(is_found(&row, "d") && keys == ["a", "b"], "{row:?} {keys:?}");
     let rest = RowRange::between("a", "c").after(RowKey::from("b"));
     assert_eq!(found.resume, Some(rest));
-    assert_eq!(asked(&script), (vec![2], 2));
+    assert_eq!(asked(&script), (vec![2], 0));
     // A page of many rows keeps no other read waiting.
     let (row, found) = together(&table, 65).await;
     assert!(row.is_ok() && found.is_ok(), "{row:?} {found:?}");
-    assert_eq!(asked(&script), (vec![2], 4));
+    assert_eq!(asked(&script), (vec![2], 2));
 }
 
 #[tokio::test]
@@ -180,9 +180,7 @@ async fn a_page_that_breaks_the_rules_is_not_believed() {
         of(&[&a, &aa, &b], &none),
         open,
     ] {
-        let script = Script::default();
-        script.play(|play| (play.reads_max, play.reads_ranges) = (10, true));
-        let table = delayed(&script).await;
+        let (script, table) = taking(10).await;
         let told = format!("{wrong:?}");
         // The read of the row is the first entry.
         let wrong = Part { entry: 1, ..wrong };
@@ -334,8 +332,10 @@ async fn to_other_servers_reads_by_the_same_filter_go_together() {
     assert_eq!(asked(&script), (vec![2], 2));
 }
 
-/// Reads a row and changes one, in each of two tables and all at once.
-async fn of_two_tables(script: &Script) -> Vec<String> {
+#[tokio::test]
+async fn requests_of_several_tables_go_together() {
+    let script = Script::default();
+    script.play(|play| (play.reads_max, play.entries_max) = (10, 10));
     let options =
         ClientOptions { batch_delay: DELAY, deadline: DEADLINE, ..ClientOptions::default() };
     let address = format!("bigtable://{}/p/i", script.serve().await).parse().unwrap();
@@ -355,17 +355,7 @@ async fn of_two_tables(script: &Script) -> Vec<String> {
     assert!(a.is_ok() && b.is_ok() && c.is_ok() && d.is_ok(), "{a:?} {b:?} {c:?} {d:?}");
     let mut named = script.play(|play| std::mem::take(&mut play.named));
     named.sort_unstable();
-    named
-}
-
-#[tokio::test]
-async fn requests_of_several_tables_go_together_if_the_server_takes_that() {
-    let script = Script::default();
-    script.play(|play| (play.reads_max, play.entries_max) = (10, 10));
-    script.play(|play| play.spans_tables = true);
-    assert_eq!(of_two_tables(&script).await, ["t/c u/c", "t/r u/r"]);
-    script.play(|play| play.spans_tables = false);
-    assert_eq!(of_two_tables(&script).await, ["t/c", "t/r", "u/c", "u/r"]);
+    assert_eq!(named, ["t/c u/c", "t/r u/r"]);
 }
 
 /// A random selection. It draws from few names and times, so that reads find something.

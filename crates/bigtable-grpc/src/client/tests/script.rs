@@ -8,6 +8,7 @@ use std::time::Duration;
 use bigtable::{Family, Layout, LocalityGroup, PageLimit, RowRange, Selection, Store, Table};
 use bigtable::{TableSchema, TimeRange};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tonic::codegen::BoxStream;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
@@ -66,14 +67,12 @@ pub(super) struct Play {
     pub(super) entries_max: u32,
     /// Answers to batches.
     pub(super) batches: VecDeque<Result<Vec<Outcome>, Status>>,
+    /// A batch with the row `held` is answered once this has a permit.
+    pub(super) held: Option<Arc<Semaphore>>,
     /// The rows of each batch received.
     pub(super) batched: Vec<Vec<bytes::Bytes>>,
     /// Most reads in one request; zero for a server without that extension.
     pub(super) reads_max: u32,
-    /// Whether such a request may read pages of ranges.
-    pub(super) reads_ranges: bool,
-    /// Whether such a request, and a batch, may name several tables.
-    pub(super) spans_tables: bool,
     /// The table and the row of each entry of each such request.
     pub(super) named: Vec<String>,
     /// Answers to requests for several reads. Without one, each read finds its row.

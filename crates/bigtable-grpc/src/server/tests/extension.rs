@@ -12,9 +12,8 @@ use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest, ReadEa
 impl World {
     async fn check_all(&self, table: &str, entries: Vec<Entry>) -> Result<Vec<Outcome>, Status> {
         let mut client = ExtensionClient::new(self.channel.clone());
-        let table_name = table.to_owned();
-        let table_names = Vec::new();
-        let request = CheckAndMutateRowsRequest { table_name, entries, table_names };
+        let table_names = vec![table.to_owned()];
+        let request = CheckAndMutateRowsRequest { entries, table_names };
         client.check_and_mutate_rows(request).await.map(|answer| answer.into_inner().outcomes)
     }
 }
@@ -103,21 +102,20 @@ impl World {
         &self,
         entries: Vec<ReadEntry>,
     ) -> Result<(Vec<Result<Vec<String>, Code>>, usize), Status> {
-        self.read_each_of(TABLE, &[], entries).await
+        self.read_each_of(&[TABLE], entries).await
     }
 
-    /// Reads entries of the only table, or of several.
+    /// Reads entries of some tables.
     async fn read_each_of(
         &self,
-        only: &str,
-        several: &[&str],
+        tables: &[&str],
         entries: Vec<ReadEntry>,
     ) -> Result<(Vec<Result<Vec<String>, Code>>, usize), Status> {
         let mut client =
             ExtensionClient::new(self.channel.clone()).max_decoding_message_size(4 << 20);
         let mut found: Vec<_> = entries.iter().map(|_| None).collect();
-        let table_names = several.iter().map(|name| (*name).to_owned()).collect();
-        let request = ReadEachRequest { table_name: only.to_owned(), entries, table_names };
+        let table_names = tables.iter().map(|name| (*name).to_owned()).collect();
+        let request = ReadEachRequest { entries, table_names };
         let mut stream = client.read_each(request).await?.into_inner();
         let (mut chunks, mut messages) = (Vec::new(), 0);
         while let Some(message) = stream.message().await? {
@@ -209,8 +207,8 @@ async fn an_entry_reads_a_page_of_a_range() {
         // Rows that do not pass the filter do not make a page.
         ReadEntry { filter: Some(filter(third)), ..page("r1", "r4", 1) },
     ];
-    let (table_name, table_names) = (TABLE.to_owned(), Vec::new());
-    let request = ReadEachRequest { table_name, entries: entries.clone(), table_names };
+    let table_names = vec![TABLE.to_owned()];
+    let request = ReadEachRequest { entries: entries.clone(), table_names };
     let mut stream =
         ExtensionClient::new(world.channel.clone()).read_each(request).await.unwrap().into_inner();
     let mut scanned = Vec::new();
@@ -248,8 +246,7 @@ async fn a_request_may_name_several_tables() {
     };
     let change = async |entries| {
         let table_names = names.iter().map(|name| (*name).to_owned()).collect();
-        let table_name = String::new();
-        let request = CheckAndMutateRowsRequest { table_name, entries, table_names };
+        let request = CheckAndMutateRowsRequest { entries, table_names };
         let mut client = ExtensionClient::new(world.channel.clone());
         client.check_and_mutate_rows(request).await.map(|answer| answer.into_inner().outcomes)
     };
@@ -265,17 +262,17 @@ async fn a_request_may_name_several_tables() {
 
     let of = |table| ReadEntry { table, ..wants("r", WireFilter::PassAllFilter(true)) };
     let entries = vec![of(2), of(1), of(0)];
-    let (found, _) = world.read_each_of("", &names, entries).await.unwrap();
+    let (found, _) = world.read_each_of(&names, entries).await.unwrap();
     let cell = |table: &str| Ok(vec![format!("r/a:q@1000={table}")]);
     assert_eq!(found, [cell("table 2"), Err(Code::NotFound), cell("table 0")]);
     let beyond = [of(0), of(1), of(3)];
-    for (only, several, entries) in [
-        ("", &names[..], &beyond[..]),
-        ("", &names, &beyond[..2]),
-        (TABLE, &names[..1], &beyond[..1]),
-        ("", &["malformed"], &beyond[..1]),
+    for (tables, entries) in [
+        (&names[..], &beyond[..]),
+        (&names, &beyond[..2]),
+        (&[], &beyond[..1]),
+        (&["malformed"], &beyond[..1]),
     ] {
-        let refusal = world.read_each_of(only, several, entries.to_vec()).await;
+        let refusal = world.read_each_of(tables, entries.to_vec()).await;
         refused(refusal.map(|_| ()), Code::InvalidArgument);
     }
     world.stop().await;
@@ -294,7 +291,7 @@ async fn several_reads_have_limits_and_come_in_pieces() {
         refused(refusal.map(|_| ()), Code::InvalidArgument);
     }
     let elsewhere = format!("{INSTANCE}/tables/no");
-    let (found, _) = world.read_each_of(&elsewhere, &[], vec![pass("r")]).await.unwrap();
+    let (found, _) = world.read_each_of(&[&elsewhere], vec![pass("r")]).await.unwrap();
     assert_eq!(found, [Err(Code::NotFound)]);
     world.set("small", "a:q", 1000, "v").await;
     // The values exceed the largest message, alone and together.
