@@ -23,14 +23,18 @@
 //! is slower than the merges, messages wait, at most [`MESSAGES_MAX`]. Beyond that the callers
 //! remove journals, and the engine frees buffers and deletes merged files, as without this thread.
 //!
+//! A caller that gives space back waits until the thread has deleted the replaced files.
+//!
 //! Invariant: before the engine is closed, this thread has deleted its files, and has ended. An
 //! engine that is opened later may give the number of a deleted file to a new one.
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
+use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -50,6 +54,9 @@ const MESSAGES_MAX: usize = 64;
 /// The most journals that the thread has taken from its messages and has not removed. With as many,
 /// it leaves further messages where they are.
 const REMOVALS_MAX: usize = 16;
+
+/// The longest wait for deletions.
+const DELETING_MAX: Duration = Duration::from_secs(20);
 
 /// A reference to a write buffer of the engine.
 pub(crate) type Buffer = Arc<dyn Any + Send + Sync>;
@@ -72,6 +79,8 @@ enum Message {
     /// A keyspace whose files merges may replace.
     Keyspace(Keyspace),
     Remove(PathBuf),
+    /// The thread drops this once it has done what it can for the messages before.
+    Done(Sender<Infallible>),
 }
 
 impl Freeing {
@@ -88,6 +97,16 @@ impl Freeing {
     /// Removes files. An opening removes those that a crash leaves.
     pub(crate) fn remove(&self, files: Vec<PathBuf>) {
         files.into_iter().for_each(|file| self.send(Message::Remove(file)));
+    }
+
+    /// Waits until the thread has deleted what nothing needs now, at most for [`DELETING_MAX`].
+    /// Does not wait while too many messages do.
+    pub(crate) fn catch_up(&self) {
+        may_wait("deleting replaced files");
+        let (done, is_done) = channel();
+        self.send(Message::Done(done));
+        // The thread sends nothing. It drops its end.
+        let _ = is_done.recv_timeout(DELETING_MAX);
     }
 
     fn send(&self, message: Message) {
@@ -180,6 +199,9 @@ fn run(messages: &Receiver<Message>) {
         if let Some(file) = held.removals.pop_front() {
             remove_file(&file);
         }
+        if held.removals.is_empty() {
+            held.waiting.clear();
+        }
     }
 }
 
@@ -190,14 +212,16 @@ struct Held {
     followed: Vec<Files>,
     /// Journals that are to be removed.
     removals: VecDeque<PathBuf>,
+    /// Callers that wait until this thread has caught up.
+    waiting: Vec<Sender<Infallible>>,
     /// The time from the last look to the next one.
     pause: Duration,
 }
 
 impl Held {
     fn new() -> Self {
-        let (buffers, followed, removals) = Default::default();
-        Held { buffers, followed, removals, pause: LOOK_EVERY }
+        let (buffers, followed, removals, waiting) = Default::default();
+        Held { buffers, followed, removals, waiting, pause: LOOK_EVERY }
     }
 
     /// Returns the time until the next look, if there is anything to look for.
@@ -210,6 +234,7 @@ impl Held {
             Message::Buffer(buffer) => self.buffers.push(buffer),
             Message::Keyspace(keyspace) => self.follow(keyspace),
             Message::Remove(file) => self.removals.push_back(file),
+            Message::Done(done) => self.waiting.push(done),
         }
     }
 
@@ -332,6 +357,20 @@ mod tests {
         fn drop(&mut self) {
             (self.0)();
         }
+    }
+
+    #[test]
+    fn who_gives_space_back_waits_until_the_thread_has_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let files: Vec<_> = (0..REMOVALS_MAX).map(|n| dir.path().join(n.to_string())).collect();
+        files.iter().for_each(|file| std::fs::write(file, "an old journal").unwrap());
+        let freeing = Freeing::default();
+        // The thread frees a buffer for a time, and then takes the messages that came meanwhile.
+        let gate = Gated::send(&freeing, Duration::from_millis(300));
+        freeing.remove(files.clone());
+        freeing.catch_up();
+        assert!(gate.is_freed());
+        assert!(files.iter().all(|file| !file.exists()));
     }
 
     #[test]

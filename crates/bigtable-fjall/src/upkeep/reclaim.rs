@@ -158,9 +158,13 @@ impl Work {
             merged.try_for_each(|keyspace| self.begin_to_write_out(keyspace)).map_err(fault)?;
         }
         merged.iter().for_each(|keyspace| self.wait_until_written(keyspace));
-        let _lead = self.engine.wait_to_lead()?;
-        release_journals(&self.engine)
-            .map_err(|e| fault::io(&self.engine.path, "giving space back", &e))
+        {
+            let _lead = self.engine.wait_to_lead()?;
+            release_journals(&self.engine)
+                .map_err(|e| fault::io(&self.engine.path, "giving space back", &e))?;
+        }
+        self.engine.freeing.catch_up();
+        Ok(())
     }
 
     /// Seals the buffer, so that the engine writes it out. The caller holds the commit lock.
