@@ -20,7 +20,7 @@ use crate::failure::fault::{self, Fault};
 use crate::failure::reopen::Running;
 use crate::failure::tail;
 use crate::opening::{self, Recovery, open_files, open_table};
-use crate::options::Options;
+use crate::options::{Durability, Options};
 use crate::table::FjallTable;
 use crate::upkeep::drop::drop_table;
 use crate::waits::may_wait;
@@ -269,6 +269,11 @@ impl Store for FjallStore {
 
     fn commits_rows(&self) -> bool {
         true
+    }
+
+    fn shares_syncs(&self) -> bool {
+        let options = &self.running.options;
+        options.durability == Durability::Sync && options.group_rows_max > 1
     }
 
     async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {

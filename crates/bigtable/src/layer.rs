@@ -122,6 +122,11 @@ pub trait StoreLayer: Send + Sync + Debug {
         self.inner().try_commit_rows(request)
     }
 
+    /// See [`Store::shares_syncs`].
+    fn shares_syncs(&self) -> bool {
+        self.inner().shares_syncs()
+    }
+
     /// See [`Store::locality_groups`].
     fn locality_groups(&self) -> bool {
         self.inner().locality_groups()
@@ -187,6 +192,10 @@ impl<L: StoreLayer> Store for L {
         request: CommitRows,
     ) -> std::result::Result<Result<RowsOutcome>, CommitRows> {
         StoreLayer::try_commit_rows(self, request)
+    }
+
+    fn shares_syncs(&self) -> bool {
+        StoreLayer::shares_syncs(self)
     }
 
     fn locality_groups(&self) -> bool {

@@ -111,6 +111,12 @@ pub trait Store: Send + Sync + Debug {
         Err(request)
     }
 
+    /// Whether a change waits for a disk, and one wait serves all changes that are requested
+    /// meanwhile. Then a caller should have many requests at a time.
+    fn shares_syncs(&self) -> bool {
+        false
+    }
+
     /// Whether a scan of one locality group reads only that group. Cloud Bigtable, for
     /// example, reads whole rows. In such a store, put a family with few cells among many rows
     /// into a table of its own if you scan it.

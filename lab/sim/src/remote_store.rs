@@ -116,6 +116,12 @@ impl Store for RemoteStore {
         self.one_step
     }
 
+    /// Half of the stores that commit in one step say so, because workers then follow hints in
+    /// another way.
+    fn shares_syncs(&self) -> bool {
+        self.one_step && self.splits_batches
+    }
+
     async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
         let part = |row: CommitRow| RowPart {
             table: Bytes::copy_from_slice(row.table.as_bytes()),

@@ -52,6 +52,10 @@ impl Store for Noting {
         self.note("commits_rows", true)
     }
 
+    fn shares_syncs(&self) -> bool {
+        self.note("shares_syncs", true)
+    }
+
     async fn commit_rows(&self, _: CommitRows) -> Result<RowsOutcome> {
         self.note("commit_rows", Ok(NO))
     }
@@ -182,6 +186,7 @@ async fn ask_everything(store: &dyn Store) {
     assert!(store.commits_rows());
     assert_eq!(store.commit_rows(request()).await.unwrap(), NO);
     assert_eq!(store.try_commit_rows(request()).unwrap().unwrap(), NO);
+    assert!(store.shares_syncs());
     assert!(!store.locality_groups());
     assert_eq!(store.request_life_max(), Some(LIFE));
     assert_eq!(store.id(), Some(StoreId::new(7)));
@@ -209,7 +214,7 @@ fn a_layer_that_changes_nothing_passes_every_method_through() {
     futures::executor::block_on(ask_everything(&PlainStore(beneath.clone())));
     let mut asked = locked(&beneath.0).clone();
     let mut all = methods();
-    assert_eq!(all.len(), 23, "{all:?}");
+    assert_eq!(all.len(), 24, "{all:?}");
     asked.sort_unstable();
     all.sort_unstable();
     assert_eq!(asked, all);

@@ -15,7 +15,7 @@ use crate::bell::Bell;
 use crate::mutants::{self, off};
 use crate::observe::crew::Crew;
 use crate::observe::failures::Failures;
-use crate::observe::hints::Queue;
+use crate::observe::hints::{Queue, WINDOW_MAX};
 use crate::observe::observer::{Registration, Runner};
 use crate::observe::options::WorkerOptions;
 use crate::observe::resting::Elsewhere;
@@ -109,7 +109,11 @@ impl Context {
         for ((table, column), of) in &observers {
             by_table.entry(table.clone()).or_default().insert(column.clone(), of.as_slice().into());
         }
-        let hints = shared.hints().begin(each, batched, running, &crew);
+        let running_max = options.threads.max(1);
+        let shares_syncs = shared.services().store.shares_syncs();
+        let window_max = if shares_syncs { running_max * WINDOW_MAX } else { running_max };
+        let at_once = (running_max, window_max);
+        let hints = shared.hints().begin(each, batched, running, &crew, at_once);
         let scan_period = options.scan_period;
         let context = Context {
             hints,
@@ -205,6 +209,11 @@ impl Context {
         select(select(arrival, stirred), pin!(self.rest(longest))).await;
     }
 
+    /// Waits until there may be a hint to take, or until the workers are asked to stop.
+    pub(super) async fn hints_arrive(&self) {
+        select(pin!(self.hints.arrival()), pin!(self.crew.stopping())).await;
+    }
+
     /// Waits until `longest` has passed, or until the workers are asked to stop.
     pub(super) async fn rest(&self, longest: Duration) {
         select(pin!(self.crew.stopping()), self.runtime().sleep(longest)).await;
@@ -212,6 +221,11 @@ impl Context {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.crew.is_stopping()
+    }
+
+    /// Whether observers run while the commits of others wait for the disk.
+    pub(super) fn shares_syncs(&self) -> bool {
+        self.shared.services().store.shares_syncs()
     }
 
     pub(super) fn runtime(&self) -> &Arc<dyn Runtime> {

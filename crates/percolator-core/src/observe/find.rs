@@ -10,7 +10,7 @@
 //!
 //! A scanner that finds another worker at a row jumps to a new random place. So scanners do not
 //! clump behind a slow one (H61). A pass skips cells for which a hint waits: the worker that takes
-//! the hint visits them.
+//! the hint visits them. Where runs wait for the disk together, a pass only leaves hints.
 //!
 //! While hints wait, a pass reads a few pages only. The pages that it has not read stay in a
 //! list that all workers share, and the next pass, by any worker, continues there. While hints
@@ -27,6 +27,7 @@ use crate::mutants::{self, off};
 use crate::observe::context::Context;
 use crate::observe::elsewhere::rests;
 use crate::observe::handle::{Known, Visit, concerns, visit};
+use crate::observe::hints::Hint;
 use crate::observe::notified::notifications_of;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
@@ -232,7 +233,7 @@ async fn pass_page(
         *found = true;
         context.stir();
     }
-    let met = !visit_cells(context, &cells).await?;
+    let met = !visit_cells(context, &leave_to_hints(context, cells)).await?;
     Ok(Walked { met, page: visited, was_empty, rest })
 }
 
@@ -269,6 +270,27 @@ fn is_due(context: &Context, Dirty { cell, found }: &Dirty) -> bool {
     concerns(context, cell) && !context.hints.is_waiting(cell) && !rests(context, cell, *found)
 }
 
+/// Leaves cells to the workers that follow hints, if their runs wait for the disk together. Returns
+/// the rest. A scanner visits one cell after the other, and each visit would wait alone.
+fn leave_to_hints(context: &Context, mut dirty: Vec<Dirty>) -> Vec<Dirty> {
+    if context.shares_syncs() {
+        dirty.retain(|found| {
+            let Dirty { cell, .. } = found;
+            let hint = || Hint { cell: cell.clone(), at: None };
+            // The hint of a cell that has failed comes back after a delay.
+            is_due(context, found) && (is_delayed(context, cell) || !context.hints.push(&hint()))
+        });
+    }
+    dirty
+}
+
+fn is_delayed(context: &Context, cell: &Cell) -> bool {
+    let now = context.runtime().now();
+    let is_delayed = |name: &str| context.failures.delay(cell, name, now).is_some();
+    let of = context.observers_of(cell);
+    of.is_some_and(|of| of.iter().any(|of| is_delayed(&of.observed.observer)))
+}
+
 /// Visits dirty cells, except those whose hint waits. Returns `false` if another worker is at a
 /// row.
 async fn visit_cells(context: &Context, dirty: &[Dirty]) -> Result<bool> {
@@ -289,9 +311,9 @@ async fn visit_cells(context: &Context, dirty: &[Dirty]) -> Result<bool> {
             if !is_due(context, &dirty[n]) {
                 continue;
             }
-            let Some(_run) = context.hints.enter(cell) else { continue };
+            let Some(run) = context.hints.enter(cell) else { continue };
             let was_notified = !seen.is_empty();
-            if visit(context, cell, Known::Read(seen)).await? == Visit::Met {
+            if visit(context, cell, Known::Read(seen), &run).await? == Visit::Met {
                 return Ok(false);
             }
             if was_notified {

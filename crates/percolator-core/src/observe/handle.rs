@@ -30,6 +30,7 @@ use crate::observe::context::Context;
 use crate::observe::elsewhere::{handled_elsewhere, waits_for_others};
 use crate::observe::failures::{Delay, is_of_the_services};
 use crate::observe::hinted::{acknowledge_hinted, may_be_hinted};
+use crate::observe::hints::Run;
 use crate::observe::notified::{clear, notifications};
 use crate::observe::observer::{AnyObserver, Registration, Runner};
 use crate::observe::ran::{WatchedRun, span};
@@ -43,11 +44,12 @@ use crate::txn::begin::begin;
 use crate::txn::get::{Patience, Seen, read_acknowledged};
 use crate::txn::limits::leave_room;
 use crate::txn::rows::clear_seen;
-use crate::{Column, Error, Result, Transaction};
+use crate::{AbortReason, Column, Error, Result, Transaction};
 
 /// How often one visit tries an observer's transaction that runs into conflicts.
 const CONFLICTS_MAX: u32 = 16;
-/// How long until a cell whose writer is still at work is visited again.
+/// How long until a cell is visited again whose writer is still at work, or whose column has too
+/// many runs that conflict.
 const LOCKED_DELAY: Duration = Duration::from_millis(2);
 
 /// The outcome of a visit to a dirty cell.
@@ -70,13 +72,17 @@ pub(super) enum Known {
     Read(Vec<Timestamp>),
 }
 
+fn is_conflict(error: &Error) -> bool {
+    matches!(error, Error::Aborted { reason: AbortReason::Conflict(_), .. })
+}
+
 /// How one observer's run ended.
 enum Ran {
     /// The observer has acknowledged, now or before, as of this timestamp.
     Acknowledged(Timestamp),
     /// The observer has acknowledged, and its commit cleared the notification.
     Cleared,
-    /// A conflict, or the cell's writer, prevented the run.
+    /// Conflicts, or the cell's writer, prevented the run.
     Busy,
     /// The observer is paused, and has not run.
     Paused,
@@ -90,7 +96,12 @@ pub(super) fn concerns(context: &Context, cell: &Cell) -> bool {
 }
 
 /// Visits a cell that may be dirty.
-pub(super) async fn visit(context: &Context, cell: &Cell, known: Known) -> Result<Visit> {
+pub(super) async fn visit(
+    context: &Context,
+    cell: &Cell,
+    known: Known,
+    counted: &Run,
+) -> Result<Visit> {
     let Some(observers) = context.observers_of(cell) else { return Ok(Visit::Done) };
     if context.are_paused(&observers) {
         return Ok(Visit::Done);
@@ -101,7 +112,7 @@ pub(super) async fn visit(context: &Context, cell: &Cell, known: Known) -> Resul
         let Some(lock) = lock(context, of_row(&cell.table, &cell.row)).await? else {
             return Ok(Visit::Met);
         };
-        let visited = lock.during(run_hinted(context, cell, registration, *at)).await?;
+        let visited = lock.during(run_hinted(context, cell, registration, *at, counted)).await?;
         if let Some(visit) = visited {
             return Ok(visit);
         }
@@ -124,7 +135,7 @@ pub(super) async fn visit(context: &Context, cell: &Cell, known: Known) -> Resul
         lock(context, name).await?
     };
     let Some(lock) = taken else { return Ok(Visit::Met) };
-    lock.during(run_all(context, cell, &observers, &seen, &lock)).await
+    lock.during(run_all(context, cell, &observers, &seen, &lock, counted)).await
 }
 
 /// Runs the only observer of a column for the change that a hint names. Returns `None` if the
@@ -134,12 +145,13 @@ async fn run_hinted(
     cell: &Cell,
     registration: &Registration,
     at: Timestamp,
+    counted: &Run,
 ) -> Result<Option<Visit>> {
     let name = &registration.observed.observer;
     if context.failures.delay(cell, name, context.runtime().now()).is_some() {
         return Ok(None);
     }
-    let attempt = attempt_hinted(context, cell, registration, at);
+    let attempt = attempt_hinted(context, cell, registration, at, counted);
     let error = match attempt.instrument(span(registration, Some(cell))).await {
         Ok(false) => return Ok(None),
         Ok(true) => {
@@ -151,6 +163,9 @@ async fn run_hinted(
     };
     match error {
         Error::Locked { .. } | Error::Unknown { .. } => Ok(Some(Visit::Later(LOCKED_DELAY))),
+        error if is_conflict(&error) => {
+            Ok(counted.met_conflict().then_some(Visit::Later(LOCKED_DELAY)))
+        }
         error if error.is_retryable() => Ok(None),
         error if is_of_the_services(&error) => Err(error),
         error => hinted_failed(context, cell, name, at, &error).await,
@@ -197,6 +212,7 @@ async fn attempt_hinted(
     cell: &Cell,
     registration: &Registration,
     at: Timestamp,
+    counted: &Run,
 ) -> Result<bool> {
     let Runner::Each(observer) = &registration.runner else { return Ok(false) };
     let Some(mut tx) = begin_run(context, registration).await? else { return Ok(false) };
@@ -209,7 +225,7 @@ async fn attempt_hinted(
     }
     tx.handled = handled;
     context.shared.counters().observer_runs_hinted.bump();
-    run_observer(context, tx, registration, &**observer, change, &[at]).await?;
+    run_observer(context, tx, registration, &**observer, change, &[at], Some(counted)).await?;
     Ok(true)
 }
 
@@ -219,13 +235,16 @@ async fn run_all(
     observers: &[Arc<Registration>],
     seen: &[Timestamp],
     lock: &RowLock<'_>,
+    counted: &Run,
 ) -> Result<Visit> {
     let mut bound = Timestamp::MAX;
     let mut later: Option<Duration> = None;
     let (mut failed, mut paused) = (false, false);
     let alone = observers.len() == 1;
-    for registration in observers {
-        match run(context, cell, registration, seen, alone, lock).await? {
+    for (n, registration) in observers.iter().enumerate() {
+        // No other observer of the column runs while the last one commits.
+        let counted = (n + 1 == observers.len()).then_some(counted);
+        match run(context, cell, registration, seen, alone, lock, counted).await? {
             Ran::Acknowledged(s) => bound = bound.min(s),
             Ran::Cleared => return Ok(Visit::Done),
             Ran::Busy => later = Some(LOCKED_DELAY),
@@ -279,6 +298,7 @@ async fn run(
     seen: &[Timestamp],
     alone: bool,
     lock: &RowLock<'_>,
+    counted: Option<&Run>,
 ) -> Result<Ran> {
     let name = &registration.observed.observer;
     if context.is_paused(&registration.observed) {
@@ -290,7 +310,7 @@ async fn run(
     let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
     let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
     for _ in 0..CONFLICTS_MAX {
-        let attempt = attempt(context, cell, registration, &**observer, seen, alone);
+        let attempt = attempt(context, cell, registration, &**observer, seen, alone, counted);
         let error = match attempt.instrument(span(registration, Some(cell))).await {
             Ok(ran) => {
                 context.failures.forget(cell, name);
@@ -302,7 +322,12 @@ async fn run(
             Error::Locked { .. } => return Ok(Ran::Busy),
             // The run may have committed. The acknowledgement will show it at the next visit.
             Error::Unknown { .. } => return Ok(Ran::Busy),
-            error if error.is_retryable() => {}
+            error if error.is_retryable() => {
+                let is_conflict = is_conflict(&error);
+                if is_conflict && counted.is_some_and(Run::met_conflict) && alone {
+                    return Ok(Ran::Busy);
+                }
+            }
             error if is_of_the_services(&error) => return Err(error),
             error => return Ok(Ran::Failed(note_failure(context, cell, name, &error))),
         }
@@ -323,6 +348,7 @@ async fn attempt(
     observer: &dyn AnyObserver,
     seen: &[Timestamp],
     alone: bool,
+    counted: Option<&Run>,
 ) -> Result<Ran> {
     let Some(mut tx) = begin_run(context, registration).await? else { return Ok(Ran::Paused) };
     let mut ran = Ran::Acknowledged(tx.start_ts());
@@ -354,7 +380,7 @@ async fn attempt(
             ran = Ran::Cleared;
         }
     }
-    run_observer(context, tx, registration, observer, change, seen).await?;
+    run_observer(context, tx, registration, observer, change, seen, counted).await?;
     Ok(ran)
 }
 
@@ -377,6 +403,7 @@ async fn run_observer(
     observer: &dyn AnyObserver,
     change: Change,
     seen: &[Timestamp],
+    counted: Option<&Run>,
 ) -> Result<()> {
     let name = &registration.observed.observer;
     let Change { table, row, .. } = &change;
@@ -386,11 +413,19 @@ async fn run_observer(
         table = table.name(), row = %row, start_ts,
     );
     context.shared.counters().observer_runs.bump();
+    if let Some(counted) = counted {
+        counted.runs_again();
+    }
     let changes = [change];
     let [change] = &changes;
     let watched = WatchedRun::begin(&mut tx, &changes, std::iter::once(seen));
     let outcome = match run_guarded(observer.run(&mut tx, change)).await {
-        Ok(()) => tx.commit().await,
+        Ok(()) => {
+            if let Some(counted) = counted {
+                counted.begins_to_commit();
+            }
+            tx.commit().await
+        }
         Err(error) => Err(error),
     };
     if let Some(watched) = watched {

@@ -9,12 +9,16 @@
 //! a time. Workers skip a lane that has reached its bound, so that slow observers do not
 //! occupy all workers.
 //!
+//! A run whose observer has ended waits for its commit. Where commits share their syncs, other
+//! observers run meanwhile, as many as the lane's window allows (`window.rs`). A scan does not
+//! visit the cells of these runs, and leaves those that it finds to further hints.
+//!
 //! ADR-12 says what this design costs, and what would change it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Poll, Waker};
 
 use bigtable::RowKey;
@@ -22,6 +26,7 @@ use bigtable::sync::locked;
 
 use crate::bell::Bell;
 use crate::observe::crew::Crew;
+use crate::observe::window::Window;
 use crate::records::column::Cell;
 use crate::records::schema::Observed;
 use crate::{Column, Timestamp};
@@ -29,6 +34,8 @@ use crate::{Column, Timestamp};
 /// Most hints that wait at a time for the workers of one `observe`, divided equally among its
 /// lanes.
 const HINTS_MAX: usize = 200_000;
+/// The most runs at a time, those that commit included, for each observer that may run.
+pub(super) const WINDOW_MAX: usize = 16;
 
 /// The hints of a client: one queue for each call of `observe`, with the columns that it has
 /// observers for.
@@ -52,6 +59,10 @@ pub(crate) struct Queue {
     /// The observers that these workers run.
     running: Vec<Observed>,
     crew: Arc<Crew>,
+    /// How many observers may run at a time.
+    running_max: usize,
+    /// Whether further observers run while the commits of others wait.
+    overlaps: bool,
     state: Mutex<State>,
 }
 
@@ -69,6 +80,10 @@ pub(crate) struct Hint {
 pub(crate) struct Run {
     queue: Arc<Queue>,
     lane: usize,
+    /// The row that the lane counts as visited.
+    row: Option<RowKey>,
+    /// Whether its observer has ended, and it commits.
+    commits: AtomicBool,
 }
 
 /// A value for each of some columns, by table.
@@ -96,6 +111,8 @@ struct State {
     lanes: Vec<Lane>,
     /// The lane whose turn is next.
     next: usize,
+    /// How many runs have not begun to commit.
+    running: usize,
     sleepers: BTreeMap<u64, Waker>,
     next_sleeper: u64,
 }
@@ -113,37 +130,56 @@ struct Lane {
     /// How many workers are at cells of the column, and how many there may be.
     runs: usize,
     runs_max: usize,
+    window: Window,
+    /// The rows that runs are at. Without overlapping runs there are only a few, and the set stays
+    /// empty.
+    visited: HashSet<RowKey>,
 }
 
 impl Lane {
     fn is_ready(&self) -> bool {
-        !self.queue.is_empty() && self.runs < self.runs_max
+        !self.queue.is_empty() && self.runs < self.runs_max.min(self.window.width())
     }
 }
 
-impl State {
-    /// Takes out the waker of a sleeping worker, if the lane has a hint that may run.
-    fn wake(&mut self, lane: usize) -> Option<Waker> {
-        let (_, waker) = self.lanes[lane].is_ready().then(|| self.sleepers.pop_first())??;
-        Some(waker)
+impl Queue {
+    /// The first lane from the one whose turn is next that has a hint which may run.
+    fn ready(&self, state: &State) -> Option<usize> {
+        let lanes = state.lanes.len();
+        let mut turns = (0..lanes).map(|n| (state.next + n) % lanes);
+        let may_run = state.running < self.running_max;
+        turns.find(|lane| may_run && state.lanes[*lane].is_ready())
+    }
+
+    /// Wakes a sleeping worker, if there is a hint that may run.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let sleeper = self.ready(&state).and_then(|_| state.sleepers.pop_first());
+        drop(state);
+        if let Some((_, waker)) = sleeper {
+            waker.wake();
+        }
     }
 }
 
 impl Hints {
-    fn queues(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Queue>>> {
+    fn queues(&self) -> MutexGuard<'_, Vec<Weak<Queue>>> {
         locked(&self.queues)
     }
 
     /// Creates the queue of one `observe`, which lives until it is dropped. Columns in `each`
     /// get a lane of hints, with their bound of runs at a time. A change of a column in
-    /// `batched` rings `collected`.
+    /// `batched` rings `collected`. `at_once` says how many observers may run at a time, and how
+    /// many runs there may be of a lane, those that commit included.
     pub(crate) fn begin(
         &self,
         each: Vec<((String, Column), usize)>,
         batched: impl Iterator<Item = (String, Column)>,
         running: Vec<Observed>,
         crew: &Arc<Crew>,
+        at_once: (usize, usize),
     ) -> Arc<Queue> {
+        let (running_max, window_max) = at_once;
+        let overlaps = window_max > running_max;
         let hints_max = HINTS_MAX / each.len().max(1);
         let lane = |(_, runs_max): &(_, usize)| Lane {
             queue: VecDeque::new(),
@@ -151,14 +187,19 @@ impl Hints {
             hints_max,
             runs: 0,
             runs_max: (*runs_max).max(1),
+            window: Window::new(running_max, window_max),
+            visited: HashSet::new(),
         };
         let lanes = each.iter().map(lane).collect();
-        let state = State { lanes, next: 0, sleepers: BTreeMap::new(), next_sleeper: 0 };
+        let sleepers = BTreeMap::new();
+        let state = State { lanes, next: 0, running: 0, sleepers, next_sleeper: 0 };
         let queue = Arc::new(Queue {
             each: each.into_iter().enumerate().map(|(n, (column, _))| (column, n)).collect(),
             batched: batched.map(|column| (column, ())).collect(),
             running,
             crew: crew.clone(),
+            running_max,
+            overlaps,
             state: Mutex::new(state),
         });
         let mut queues = self.queues();
@@ -215,7 +256,7 @@ impl Hints {
 }
 
 impl Queue {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
 
@@ -234,43 +275,50 @@ impl Queue {
         }
         of.waiting.insert(cell.row.clone(), *at);
         of.queue.push_back(cell.clone());
-        let sleeper = state.wake(lane);
-        drop(state);
-        if let Some(waker) = sleeper {
-            waker.wake();
-        }
+        self.wake(state);
         true
     }
 
     /// Takes a hint from the next lane that has one and may have another run.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Hint, Run)> {
         let mut state = self.state();
-        let lanes = state.lanes.len();
-        let turns = (0..lanes).map(|n| (state.next + n) % lanes);
-        let lane = turns.into_iter().find(|lane| state.lanes[*lane].is_ready())?;
+        let lane = self.ready(&state)?;
         state.next = lane + 1;
         let of = &mut state.lanes[lane];
         let cell = of.queue.pop_front()?;
         let at = of.waiting.remove(&cell.row).flatten();
-        of.runs += 1;
-        Some((Hint { cell, at }, Run { queue: self.clone(), lane }))
+        let run = self.run(&mut state, lane, &cell);
+        // A run that has ended wakes one worker, and may have made room for several.
+        if !state.sleepers.is_empty() {
+            self.wake(state);
+        }
+        Some((Hint { cell, at }, run))
     }
 
-    /// Begins a visit to a cell that has no hint, if its column may have another run.
+    fn run(self: &Arc<Self>, state: &mut State, lane: usize, cell: &Cell) -> Run {
+        state.running += 1;
+        let of = &mut state.lanes[lane];
+        of.runs += 1;
+        let is_new = self.overlaps && of.visited.insert(cell.row.clone());
+        let row = is_new.then(|| cell.row.clone());
+        Run { queue: self.clone(), lane, row, commits: AtomicBool::new(false) }
+    }
+
+    /// Begins a visit to a cell that has no hint, if its column may have another run. It may begin
+    /// while hints keep all workers busy. Otherwise a cell whose hint was lost would wait for them.
     pub(crate) fn enter(self: &Arc<Self>, cell: &Cell) -> Option<Run> {
         let lane = self.each.of(cell).copied()?;
         let mut state = self.state();
-        let of = &mut state.lanes[lane];
-        (of.runs < of.runs_max).then(|| {
-            of.runs += 1;
-            Run { queue: self.clone(), lane }
-        })
+        let of = &state.lanes[lane];
+        (of.runs < of.runs_max).then(|| self.run(&mut state, lane, cell))
     }
 
-    /// Whether a hint for the cell waits. Then a scan can skip the cell.
+    /// Whether a hint for the cell waits, or an overlapping run is at it. Then a scan can skip the
+    /// cell.
     pub(crate) fn is_waiting(&self, cell: &Cell) -> bool {
-        let lane = self.each.of(cell).copied();
-        lane.is_some_and(|lane| self.state().lanes[lane].waiting.contains_key(&cell.row))
+        let Some(lane) = self.each.of(cell).copied() else { return false };
+        let of = &self.state().lanes[lane];
+        of.waiting.contains_key(&cell.row) || of.visited.contains(&cell.row)
     }
 
     fn len(&self) -> usize {
@@ -288,7 +336,7 @@ impl Queue {
         poll_fn(|cx| {
             let mut state = self.state();
             match sleeper.id {
-                None if state.lanes.iter().any(Lane::is_ready) => return Poll::Ready(()),
+                None if self.ready(&state).is_some() => return Poll::Ready(()),
                 None => {
                     sleeper.id = Some(state.next_sleeper);
                     state.next_sleeper += 1;
@@ -306,15 +354,53 @@ impl Queue {
     }
 }
 
+impl Run {
+    /// Notes that the last observer has ended. While the run commits, another observer may run.
+    pub(crate) fn begins_to_commit(&self) {
+        if self.queue.overlaps && !self.commits.swap(true, Ordering::Relaxed) {
+            let mut state = self.queue.state();
+            state.running -= 1;
+            self.queue.wake(state);
+        }
+    }
+
+    /// Notes that the observer runs again. It does not wait for observers that have begun
+    /// meanwhile.
+    pub(crate) fn runs_again(&self) {
+        if self.commits.swap(false, Ordering::Relaxed) {
+            self.queue.state().running += 1;
+        }
+    }
+
+    /// Notes that the commit has met a conflict. Returns whether the lane now has more runs than
+    /// its window. Then this run should leave its cell to a later visit.
+    pub(crate) fn met_conflict(&self) -> bool {
+        if !self.queue.overlaps {
+            return false;
+        }
+        let mut state = self.queue.state();
+        state.running += usize::from(self.commits.swap(false, Ordering::Relaxed));
+        let lane = &mut state.lanes[self.lane];
+        lane.window.met_conflict();
+        lane.runs > lane.window.width()
+    }
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
-        state.lanes[self.lane].runs -= 1;
-        let sleeper = state.wake(self.lane);
-        drop(state);
-        if let Some(waker) = sleeper {
-            waker.wake();
+        let queue = &self.queue;
+        let mut state = queue.state();
+        let commits = *self.commits.get_mut();
+        state.running -= usize::from(!commits);
+        let lane = &mut state.lanes[self.lane];
+        lane.runs -= 1;
+        if commits {
+            lane.window.committed();
         }
+        if let Some(row) = &self.row {
+            lane.visited.remove(row);
+        }
+        queue.wake(state);
     }
 }
 
@@ -337,6 +423,48 @@ mod tests {
     use super::*;
 
     #[test]
+    fn runs_that_commit_leave_room_for_others_until_they_conflict() {
+        crate::testing::doc_test(|client| async move {
+            let table = client.table("t").await?;
+            let observed = Column::literal("f:a");
+            let lanes = vec![(("t".to_owned(), observed.clone()), usize::MAX)];
+            let crew = Arc::new(Crew::default());
+            let queue =
+                Hints::default().begin(lanes, std::iter::empty(), Vec::new(), &crew, (2, 8));
+            let refill = || {
+                for row in 0..100 {
+                    let cell = Cell::new(&table, &row.to_string().into(), &observed);
+                    assert!(queue.push(&Hint { cell, at: None }));
+                }
+            };
+            let take = || queue.pop().map(|(_, run)| run);
+            // Takes hints, whose runs commit at once, until none may run.
+            let commit_all = || {
+                let run = std::iter::from_fn(take).inspect(Run::begins_to_commit);
+                run.collect::<Vec<_>>()
+            };
+            refill();
+            let mut runs: Vec<Run> = std::iter::from_fn(take).collect();
+            assert_eq!(runs.len(), 2, "two observers run at a time");
+            runs[0].begins_to_commit();
+            runs.extend(take());
+            assert_eq!(runs.len(), 3, "a third one runs while the first run commits");
+            runs[0].runs_again();
+            runs[1].begins_to_commit();
+            assert!(take().is_none(), "the first observer runs again");
+            drop(runs);
+            let runs = commit_all();
+            assert_eq!(runs.len(), 8);
+            assert!(!runs[0].met_conflict(), "one conflict is not enough");
+            assert!(runs[1].met_conflict(), "eight runs, and a window of four");
+            drop(runs);
+            // Six runs without a conflict have widened the window again.
+            assert_eq!(commit_all().len(), 6);
+            Ok(())
+        });
+    }
+
+    #[test]
     fn a_full_lane_drops_hints_and_says_so() {
         crate::testing::doc_test(|client| async move {
             let table = client.table("t").await?;
@@ -348,7 +476,7 @@ mod tests {
             };
             assert_eq!(hints.push(&hint(0, &observed)), 0, "nobody wants it");
             let lanes = vec![(("t".to_owned(), observed.clone()), 1)];
-            let queue = hints.begin(lanes, std::iter::empty(), Vec::new(), &crew);
+            let queue = hints.begin(lanes, std::iter::empty(), Vec::new(), &crew, (4, 4));
             for row in 0..HINTS_MAX {
                 assert_eq!(hints.push(&hint(row, &observed)), 0);
             }

@@ -4,6 +4,7 @@
 //! observer   the traits that an application implements
 //! change     the change that an observer runs for
 //! hints      a queue of cells that this process has made dirty, for its own workers
+//! window     how many runs may be at work while their commits wait together for the disk
 //! admit      makes loaders wait while observers are behind
 //! register   stores the schema, raises its version, sweeps for changes made before
 //! find       scans the notify family from random places, for cells without a hint
@@ -59,4 +60,5 @@ mod row_lock;
 pub(crate) mod set_aside;
 pub(crate) mod skip;
 pub(crate) mod skip_all;
+mod window;
 pub(crate) mod workers;

@@ -12,6 +12,11 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
     /// How many cells are handled at the same time. Default: 4 cells.
+    ///
+    /// In an embedded database with `Durability::Sync`, each commit waits for the disk. There this
+    /// is the number of observers that run at the same time. Meanwhile the commits of up to 16
+    /// times as many cells wait together. An observer that runs again after a conflict does not
+    /// wait for its turn.
     pub threads: usize,
     /// How many cells of one column are handled at the same time. With fewer than `threads`,
     /// slow observers of one column leave threads to all others. See also

@@ -1,6 +1,7 @@
 //! Starts and stops the tasks of this process that run observers.
 //!
-//! Each task takes hints, and scans for dirty cells when there are no hints or a scan is due.
+//! Each task takes hints. As many tasks as observers may run also scan for dirty cells when there
+//! are no hints, or when a scan is due.
 //! Nothing depends on a task's memory: a change that a stopped or crashed worker leaves stays
 //! notified in the store.
 
@@ -15,7 +16,7 @@ use crate::observe::crew::Crew;
 use crate::observe::elsewhere::warn_of_missing;
 use crate::observe::find::{Places, pass};
 use crate::observe::handle::{Known, Visit, visit};
-use crate::observe::hints::Hint;
+use crate::observe::hints::{Hint, Run, WINDOW_MAX};
 use crate::observe::moved::peek_loop;
 use crate::observe::observer::{Registration, Runner};
 use crate::observe::options::WorkerOptions;
@@ -26,10 +27,10 @@ use crate::{Error, InvalidKind, Result};
 
 /// How long until a hint is tried again after another worker was found at its row.
 const MET_DELAY: Duration = Duration::from_millis(1);
-/// The same delay where notifications are in a table of their own. It is longer, because each
-/// visit there is a request to another row of the store, and an observer's run takes tens of
-/// milliseconds.
-const MET_DELAY_APART: Duration = Duration::from_millis(10);
+/// The same delay where runs take longer. Where notifications are in a table of their own, each
+/// visit is also a request to another row of the store. Where commits share their syncs, each run
+/// waits for the disk.
+const MET_DELAY_LONG: Duration = Duration::from_millis(10);
 /// How many cells may wait for a delayed visit. Cells beyond the bound are left to the scan.
 const DELAYED_MAX: usize = 10_000;
 
@@ -73,6 +74,11 @@ pub(crate) async fn observe(
     let runtime = &**shared.runtime();
     for _ in 0..context.options.threads.max(1) {
         crew.start(runtime, work_loop(context.clone()));
+        if context.shares_syncs() {
+            for _ in 1..WINDOW_MAX {
+                crew.start(runtime, hint_loop(context.clone()));
+            }
+        }
     }
     if let Some(every) = context.options.peek_every {
         crew.start(runtime, peek_loop(context.clone(), every));
@@ -156,9 +162,9 @@ async fn work_loop(context: Arc<Context>) {
             context.scanned(found);
         }
         match context.hints.pop() {
-            Some((hint, _run)) => {
+            Some((hint, run)) => {
                 context.stir();
-                follow(&context, hint).await;
+                follow(&context, hint, &run).await;
             }
             None => {
                 let next = context.scans().next;
@@ -168,17 +174,31 @@ async fn work_loop(context: Arc<Context>) {
     }
 }
 
+/// Takes hints that others have no time for, because their commits wait.
+async fn hint_loop(context: Arc<Context>) {
+    while !context.is_stopping() {
+        match context.hints.pop() {
+            Some((hint, run)) => {
+                context.stir();
+                follow(&context, hint, &run).await;
+            }
+            None => context.hints_arrive().await,
+        }
+    }
+}
+
 /// Visits the cell of a hint, and delays the hint if the cell cannot be handled now.
-async fn follow(context: &Arc<Context>, hint: Hint) {
+async fn follow(context: &Arc<Context>, hint: Hint, run: &Run) {
     let known = hint.at.map_or(Known::Nothing, Known::Hinted);
-    match visit(context, &hint.cell, known).await {
+    match visit(context, &hint.cell, known, run).await {
         Ok(Visit::Done) => {}
         // The other worker may have begun before this change, and not see it. Mostly it handles
         // another column of the row, and the next visit is the first one of this change. So the
         // hint stays as it is where it saves requests.
         Ok(Visit::Met) if hint.cell.table.notifies_apart() => {
-            again(context, hint, MET_DELAY_APART);
+            again(context, hint, MET_DELAY_LONG);
         }
+        Ok(Visit::Met) if context.shares_syncs() => again(context, unsure(hint), MET_DELAY_LONG),
         Ok(Visit::Met) => again(context, unsure(hint), MET_DELAY),
         Ok(Visit::Later(delay)) => again(context, unsure(hint), delay),
         Err(error) => {

@@ -35,6 +35,7 @@ mod spans;
 mod status;
 mod stores;
 mod stress;
+mod synced;
 mod table_locks;
 mod trace;
 mod trace_queue;

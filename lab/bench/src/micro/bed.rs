@@ -49,10 +49,14 @@ pub(super) fn cell(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// Opens a new database in a new directory. No garbage is collected during the few seconds of a
-/// run.
+/// Opens a new buffered database in a new directory. No garbage is collected during the few
+/// seconds of a run.
 pub(crate) async fn open(dir: &Path) -> anyhow::Result<Percolator> {
-    let durability = Durability::Buffered;
+    open_with(dir, Durability::Buffered).await
+}
+
+/// Opens a new database in a new directory, with this durability.
+pub(super) async fn open_with(dir: &Path, durability: Durability) -> anyhow::Result<Percolator> {
     let options = OpenOptions { durability, gc: None, ..OpenOptions::default() };
     Ok(Percolator::open_with(dir, options).await?)
 }

@@ -14,6 +14,7 @@
 //!   transactions          begin, set, commit on one cell, by as many callers as there are workers
 //!   notifications         an observer that reads its cell and does nothing: get, acknowledge,
 //!                         clear
+//!   ..._synced            the same two, where each commit waits for the disk
 //!   hot_weak, hot_strong  many writers, and an observer that derives the data of one row from what
 //!                         they write: writers send weak notifications, or write the observed cell
 //!   commission_...        each trade adds to its broker's one row; or each caller adds to a row of
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use percolator::Durability;
 use percolator_cli::context::Context;
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -59,14 +61,14 @@ use workers::{CALLERS, WORKERS};
 enum Work {
     HandOff(Where),
     Start(Way),
-    Transactions,
-    Notifications,
+    Transactions(Durability),
+    Notifications(Durability),
     Derived(derived::Way),
     Scanners,
 }
 
 /// All arms in the order of the report, each with its operation.
-const ARMS: [(&str, Work, &str); 16] = [
+const ARMS: [(&str, Work, &str); 18] = [
     ("hand_off", Work::HandOff(Where::Anywhere), "a thread wakes another: half of a round trip"),
     ("hand_off_across", Work::HandOff(Where::Across), "the same, from one processor to another"),
     (
@@ -88,8 +90,18 @@ const ARMS: [(&str, Work, &str); 16] = [
     ),
     ("start_scanned_100", Work::Start(Way::Scanned(100)), "the same; a scan every 100 ms"),
     ("start_scanned_1000", Work::Start(Way::Scanned(1000)), "the same; a scan every second"),
-    ("transactions", Work::Transactions, "begin, set, commit"),
-    ("notifications", Work::Notifications, "get, acknowledge, clear (on average)"),
+    ("transactions", Work::Transactions(Durability::Buffered), "begin, set, commit"),
+    (
+        "notifications",
+        Work::Notifications(Durability::Buffered),
+        "get, acknowledge, clear (on average)",
+    ),
+    ("transactions_synced", Work::Transactions(Durability::Sync), "begin, set, commit"),
+    (
+        "notifications_synced",
+        Work::Notifications(Durability::Sync),
+        "get, acknowledge, clear (on average)",
+    ),
     ("hot_weak", Work::Derived(derived::Way::HotWeak), "set, notify the hot row, commit"),
     ("hot_strong", Work::Derived(derived::Way::HotStrong), "set, set in the hot row, commit"),
     (
@@ -124,9 +136,11 @@ const SCANNED: [(&str, Of, Of); 3] = [
     ("start_scanned_1000", |turn| Some(turn.p50 / 1e9), |turn| Some(turn.p99 / 1e9)),
 ];
 
-const REST: [Row; 9] = [
+const REST: [Row; 11] = [
     rate("notifications", "transactions").at_least(0.5),
     own("notifications", ": starts in vain", |turn| turn.own("in vain")).at_most(0.02),
+    rate("notifications_synced", "transactions_synced").at_least(3.0),
+    own("notifications_synced", ": starts in vain", |turn| turn.own("in vain")).at_most(0.02),
     own("hot_weak", ": committed of attempted", |turn| Some(1.0 - turn.own("conflicts")?))
         .at_least(0.9),
     own("hot_strong", ": committed of attempted", |turn| Some(1.0 - turn.own("conflicts")?))
@@ -161,16 +175,21 @@ struct Benches {
     hand_off: HandOff,
     starts: Arc<Mutex<Starts>>,
     throughput: Throughput,
+    synced: Throughput,
     derived: Derived,
     scanners: Scanners,
 }
 
 impl Benches {
     async fn create(place: &Place, seed: u64) -> anyhow::Result<Self> {
+        let throughput = async |name: &str, durability| {
+            Throughput::create(&place.join(name), seed, durability).await
+        };
         Ok(Benches {
             hand_off: HandOff::new(seed),
             starts: Arc::new(Mutex::new(Starts::create(&place.join("starts"), seed).await?)),
-            throughput: Throughput::create(&place.join("throughput"), seed).await?,
+            throughput: throughput("throughput", Durability::Buffered).await?,
+            synced: throughput("synced", Durability::Sync).await?,
             derived: Derived::create(&place.join("derived"), seed).await?,
             scanners: Scanners::create(&place.join("scanners")).await?,
         })
@@ -180,10 +199,17 @@ impl Benches {
         match work {
             Work::HandOff(place) => self.hand_off.block(place, length).await,
             Work::Start(way) => self.start(way, length).await,
-            Work::Transactions => self.throughput.transactions(length).await,
-            Work::Notifications => self.throughput.notifications(length).await,
+            Work::Transactions(durability) => self.of(durability).transactions(length).await,
+            Work::Notifications(durability) => self.of(durability).notifications(length).await,
             Work::Derived(way) => self.derived.block(way, length).await,
             Work::Scanners => self.scanners.block(length).await,
+        }
+    }
+
+    fn of(&mut self, durability: Durability) -> &mut Throughput {
+        match durability {
+            Durability::Buffered => &mut self.throughput,
+            Durability::Sync => &mut self.synced,
         }
     }
 
@@ -197,6 +223,7 @@ impl Benches {
     async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
         let mut conditions = self.starts.lock().await.conditions();
         conditions.extend(self.throughput.conditions());
+        conditions.extend(self.synced.conditions());
         conditions.extend(self.derived.conditions().await?);
         conditions.extend(self.scanners.conditions().await?);
         Ok(conditions)
@@ -222,7 +249,7 @@ impl Notify {
             all.extend(figures(turns, &arms, &rows));
         }
         all.extend(figures(turns, &arms, &REST));
-        let settings = json!({ "workers": WORKERS, "callers": CALLERS, "durability": "buffered" });
+        let settings = json!({ "workers": WORKERS, "callers": CALLERS, "durability": "buffered, but for the synced arms" });
         let report = Report::of_arms("notify", settings, turns, &arms, all);
         let report = report.conditions(&conditions, PLEASE_REPORT);
         Ok(report.plot("notify.svg", plot(&arms)))

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use percolator::{Bytes, Change, Column, Observer, Percolator, Registration, Table, Transaction};
+use percolator::{
+    Bytes, Change, Column, Durability, Observer, Percolator, Registration, Table, Transaction,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::{Notify, watch};
 
-use super::super::bed::{VALUE_BYTES, key, open, write};
+use super::super::bed::{VALUE_BYTES, key, open_with, write};
 use super::workers::{WORKERS, idle_workers};
 use crate::callers::{AsyncCaller, call, committed};
 use crate::report::Condition;
@@ -84,8 +86,12 @@ impl AsyncCaller for Writer {
 }
 
 impl Throughput {
-    pub(super) async fn create(dir: &Path, seed: u64) -> anyhow::Result<Self> {
-        let db = open(dir).await?;
+    pub(super) async fn create(
+        dir: &Path,
+        seed: u64,
+        durability: Durability,
+    ) -> anyhow::Result<Self> {
+        let db = open_with(dir, durability).await?;
         let table = db.table(TABLE).await?;
         let random = SmallRng::seed_from_u64(seed);
         Ok(Throughput { db, table, random, cells: CELLS, changes: 0, commits: 0 })
