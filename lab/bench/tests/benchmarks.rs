@@ -299,11 +299,12 @@ fn large_txn_measures_large_transactions_and_many_at_once() {
 fn notify_measures_and_checks_every_arm() {
     let result = run(&Case {
         words: "micro notify --seconds 0.05",
-        arms: 16,
+        arms: 18,
         bars: &[
             ("start_hinted/hand_off p50", 5.0),
             ("2 s/start_hinted p50", 400.0),
             ("notifications/transactions", 0.5),
+            ("notifications_synced/transactions_synced", 3.0),
             ("start_scanned_100 p50/period", 0.75),
         ],
         plots: &[("notify.svg", "hint")],
