@@ -326,6 +326,11 @@ impl Context {
         }
     }
 
+    /// Whether the store or the oracle has failed, and no scan has succeeded since.
+    pub(super) fn has_outage(&self) -> bool {
+        locked(&self.outage).lasts()
+    }
+
     /// Logs the end of an outage after a scan without an error.
     pub(super) fn well(&self) {
         let ended = locked(&self.outage).succeeded(|| self.runtime().now());

@@ -10,7 +10,7 @@
 //!
 //! A scanner that finds another worker at a row jumps to a new random place. So scanners do not
 //! clump behind a slow one (H61). A pass skips cells for which a hint waits: the worker that takes
-//! the hint visits them. Where runs wait for the disk together, a pass only leaves hints.
+//! the hint visits them. Where runs wait for the disk together, a pass leaves hints.
 //!
 //! While hints wait, a pass reads a few pages only. The pages that it has not read stay in a
 //! list that all workers share, and the next pass, by any worker, continues there. While hints
@@ -233,7 +233,7 @@ async fn pass_page(
         *found = true;
         context.stir();
     }
-    let met = !visit_cells(context, &leave_to_hints(context, cells)).await?;
+    let met = !visit_cells(context, &cells).await?;
     Ok(Walked { met, page: visited, was_empty, rest })
 }
 
@@ -270,25 +270,12 @@ fn is_due(context: &Context, Dirty { cell, found }: &Dirty) -> bool {
     concerns(context, cell) && !context.hints.is_waiting(cell) && !rests(context, cell, *found)
 }
 
-/// Leaves cells to the workers that follow hints, if their runs wait for the disk together. Returns
-/// the rest. A scanner visits one cell after the other, and each visit would wait alone.
-fn leave_to_hints(context: &Context, mut dirty: Vec<Dirty>) -> Vec<Dirty> {
-    if context.shares_syncs() {
-        dirty.retain(|found| {
-            let Dirty { cell, .. } = found;
-            let hint = || Hint { cell: cell.clone(), at: None };
-            // The hint of a cell that has failed comes back after a delay.
-            is_due(context, found) && (is_delayed(context, cell) || !context.hints.push(&hint()))
-        });
-    }
-    dirty
-}
-
-fn is_delayed(context: &Context, cell: &Cell) -> bool {
-    let now = context.runtime().now();
-    let is_delayed = |name: &str| context.failures.delay(cell, name, now).is_some();
-    let of = context.observers_of(cell);
-    of.is_some_and(|of| of.iter().any(|of| is_delayed(&of.observed.observer)))
+/// Leaves a cell to the workers that follow hints, if their runs wait for the disk together. A
+/// scanner visits one cell after the other, and each visit would wait alone. Returns `false` if the
+/// scanner should visit the cell: enough hints wait, or visits fail.
+fn leave_to_hints(context: &Context, cell: &Cell) -> bool {
+    let hint = || Hint { cell: cell.clone(), at: None, found: true };
+    context.shares_syncs() && !context.has_outage() && context.hints.push(&hint())
 }
 
 /// Visits dirty cells, except those whose hint waits. Returns `false` if another worker is at a
@@ -302,7 +289,8 @@ async fn visit_cells(context: &Context, dirty: &[Dirty]) -> Result<bool> {
         at_once = at_most.min(2 * at_once);
         // A column that has as many runs as it may have is passed over without a read.
         let is_free = |n: &usize| context.hints.enter(&dirty[*n].cell).is_some();
-        let due = |n: &usize| is_due(context, &dirty[*n]) && is_free(n);
+        let is_left = |n: &usize| leave_to_hints(context, &dirty[*n].cell);
+        let due = |n: &usize| is_due(context, &dirty[*n]) && !is_left(n) && is_free(n);
         let due: Vec<usize> = (begin..next).filter(due).collect();
         let cells: Vec<Cell> = due.iter().map(|n| dirty[*n].cell.clone()).collect();
         for (n, seen) in due.into_iter().zip(notifications_of(&cells).await?) {

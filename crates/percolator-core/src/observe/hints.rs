@@ -10,12 +10,13 @@
 //! occupy all workers.
 //!
 //! A run whose observer has ended waits for its commit. Where commits share their syncs, other
-//! observers run meanwhile, as many as the lane's window allows (`window.rs`). A scan does not
-//! visit the cells of these runs, and leaves those that it finds to further hints.
+//! observers run meanwhile, as many as the lane's window allows (`window.rs`). There a scan leaves
+//! hints at cells that it finds, as long as the lane is short. A worker that cannot handle such a
+//! cell at once leaves it to the next scan.
 //!
 //! ADR-12 says what this design costs, and what would change it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -36,6 +37,8 @@ use crate::{Column, Timestamp};
 const HINTS_MAX: usize = 200_000;
 /// The most runs at a time, those that commit included, for each observer that may run.
 pub(super) const WINDOW_MAX: usize = 16;
+/// The hints of a lane beyond which a scan adds none. New changes of this process wait behind them.
+const FOUND_MAX: usize = 256;
 
 /// The hints of a client: one queue for each call of `observe`, with the columns that it has
 /// observers for.
@@ -73,6 +76,15 @@ pub(crate) struct Hint {
     pub(crate) cell: Cell,
     /// The timestamp of its notification, if this process has just written it.
     pub(crate) at: Option<Timestamp>,
+    /// Whether a scan has found the cell, and this process has not changed it since.
+    pub(crate) found: bool,
+}
+
+impl Hint {
+    /// The hint of a change that this process has made.
+    pub(crate) fn new(cell: Cell, at: Option<Timestamp>) -> Self {
+        Hint { cell, at, found: false }
+    }
 }
 
 /// A visit to a cell of a lane. It counts as a run of the lane until it is dropped.
@@ -80,8 +92,6 @@ pub(crate) struct Hint {
 pub(crate) struct Run {
     queue: Arc<Queue>,
     lane: usize,
-    /// The row that the lane counts as visited.
-    row: Option<RowKey>,
     /// Whether its observer has ended, and it commits.
     commits: AtomicBool,
 }
@@ -121,19 +131,17 @@ struct State {
 #[derive(Debug)]
 struct Lane {
     queue: VecDeque<Cell>,
-    /// The rows of the cells in the queue, each with its newest known notification. Several
+    /// The rows of the cells in the queue. Each has its newest known notification, and a flag that
+    /// says whether only a scan has found it. Several
     /// changes of one cell need one visit only (the paper's message collapsing). A hash map is
     /// cheaper than a tree here. A tree compares rows at each push and pop, and in a long
     /// backlog these rows are no longer in the processor's caches.
-    waiting: HashMap<RowKey, Option<Timestamp>>,
+    waiting: HashMap<RowKey, (Option<Timestamp>, bool)>,
     hints_max: usize,
     /// How many workers are at cells of the column, and how many there may be.
     runs: usize,
     runs_max: usize,
     window: Window,
-    /// The rows that runs are at. Without overlapping runs there are only a few, and the set stays
-    /// empty.
-    visited: HashSet<RowKey>,
 }
 
 impl Lane {
@@ -188,7 +196,6 @@ impl Hints {
             runs: 0,
             runs_max: (*runs_max).max(1),
             window: Window::new(running_max, window_max),
-            visited: HashSet::new(),
         };
         let lanes = each.iter().map(lane).collect();
         let sleepers = BTreeMap::new();
@@ -262,18 +269,19 @@ impl Queue {
 
     /// Adds a hint if its column has a lane. Returns `false` if the lane is full.
     pub(crate) fn push(&self, hint: &Hint) -> bool {
-        let Hint { cell, at } = hint;
+        let Hint { cell, at, found } = hint;
         let Some(lane) = self.each.of(cell).copied() else { return true };
         let mut state = self.state();
         let of = &mut state.lanes[lane];
-        if let Some(known) = of.waiting.get_mut(&cell.row) {
+        if let Some((known, only_found)) = of.waiting.get_mut(&cell.row) {
             *known = (*known).max(*at);
+            *only_found &= found;
             return true;
         }
-        if of.queue.len() >= of.hints_max {
+        if of.queue.len() >= if *found { FOUND_MAX } else { of.hints_max } {
             return false;
         }
-        of.waiting.insert(cell.row.clone(), *at);
+        of.waiting.insert(cell.row.clone(), (*at, *found));
         of.queue.push_back(cell.clone());
         self.wake(state);
         true
@@ -286,22 +294,19 @@ impl Queue {
         state.next = lane + 1;
         let of = &mut state.lanes[lane];
         let cell = of.queue.pop_front()?;
-        let at = of.waiting.remove(&cell.row).flatten();
-        let run = self.run(&mut state, lane, &cell);
+        let (at, found) = of.waiting.remove(&cell.row).unwrap_or_default();
+        let run = self.run(&mut state, lane);
         // A run that has ended wakes one worker, and may have made room for several.
         if !state.sleepers.is_empty() {
             self.wake(state);
         }
-        Some((Hint { cell, at }, run))
+        Some((Hint { cell, at, found }, run))
     }
 
-    fn run(self: &Arc<Self>, state: &mut State, lane: usize, cell: &Cell) -> Run {
+    fn run(self: &Arc<Self>, state: &mut State, lane: usize) -> Run {
         state.running += 1;
-        let of = &mut state.lanes[lane];
-        of.runs += 1;
-        let is_new = self.overlaps && of.visited.insert(cell.row.clone());
-        let row = is_new.then(|| cell.row.clone());
-        Run { queue: self.clone(), lane, row, commits: AtomicBool::new(false) }
+        state.lanes[lane].runs += 1;
+        Run { queue: self.clone(), lane, commits: AtomicBool::new(false) }
     }
 
     /// Begins a visit to a cell that has no hint, if its column may have another run. It may begin
@@ -310,15 +315,13 @@ impl Queue {
         let lane = self.each.of(cell).copied()?;
         let mut state = self.state();
         let of = &state.lanes[lane];
-        (of.runs < of.runs_max).then(|| self.run(&mut state, lane, cell))
+        (of.runs < of.runs_max).then(|| self.run(&mut state, lane))
     }
 
-    /// Whether a hint for the cell waits, or an overlapping run is at it. Then a scan can skip the
-    /// cell.
+    /// Whether a hint for the cell waits. Then a scan can skip the cell.
     pub(crate) fn is_waiting(&self, cell: &Cell) -> bool {
-        let Some(lane) = self.each.of(cell).copied() else { return false };
-        let of = &self.state().lanes[lane];
-        of.waiting.contains_key(&cell.row) || of.visited.contains(&cell.row)
+        let lane = self.each.of(cell).copied();
+        lane.is_some_and(|lane| self.state().lanes[lane].waiting.contains_key(&cell.row))
     }
 
     fn len(&self) -> usize {
@@ -397,9 +400,6 @@ impl Drop for Run {
         if commits {
             lane.window.committed();
         }
-        if let Some(row) = &self.row {
-            lane.visited.remove(row);
-        }
         queue.wake(state);
     }
 }
@@ -434,7 +434,7 @@ mod tests {
             let refill = || {
                 for row in 0..100 {
                     let cell = Cell::new(&table, &row.to_string().into(), &observed);
-                    assert!(queue.push(&Hint { cell, at: None }));
+                    assert!(queue.push(&Hint::new(cell, None)));
                 }
             };
             let take = || queue.pop().map(|(_, run)| run);
@@ -472,7 +472,7 @@ mod tests {
             let (hints, crew) = (Hints::default(), Arc::new(Crew::default()));
             let hint = |row: usize, column: &Column| {
                 let cell = Cell::new(&table, &row.to_string().into(), column);
-                Hint { cell, at: None }
+                Hint::new(cell, None)
             };
             assert_eq!(hints.push(&hint(0, &observed)), 0, "nobody wants it");
             let lanes = vec![(("t".to_owned(), observed.clone()), 1)];

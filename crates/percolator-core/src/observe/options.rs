@@ -16,7 +16,7 @@ pub struct WorkerOptions {
     /// In an embedded database with `Durability::Sync`, each commit waits for the disk. There this
     /// is the number of observers that run at the same time. Meanwhile the commits of up to 16
     /// times as many cells wait together. An observer that runs again after a conflict does not
-    /// wait for its turn.
+    /// wait for its turn. Neither does one whose change a scan has found while many hints wait.
     pub threads: usize,
     /// How many cells of one column are handled at the same time. With fewer than `threads`,
     /// slow observers of one column leave threads to all others. See also

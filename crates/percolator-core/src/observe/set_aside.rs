@@ -130,7 +130,7 @@ pub(crate) async fn replay_one(shared: &Shared, aside: &SetAside) -> Result<bool
     let replayed = replace(&table, aside, notify).await?;
     if replayed {
         let cell = Cell::new(&table, &aside.row, &aside.column);
-        shared.hint(&Hint { cell, at: None });
+        shared.hint(&Hint::new(cell, None));
     }
     Ok(replayed)
 }

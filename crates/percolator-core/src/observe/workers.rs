@@ -214,8 +214,11 @@ fn unsure(hint: Hint) -> Hint {
     Hint { at: None, ..hint }
 }
 
-/// Pushes a hint again after `delay`.
+/// Pushes a hint again after `delay`. If a scan has found the cell, the next scan finds it again.
 fn again(context: &Arc<Context>, hint: Hint, delay: Duration) {
+    if hint.found {
+        return;
+    }
     if context.delayed.fetch_add(1, Ordering::Relaxed) >= DELAYED_MAX {
         context.delayed.fetch_sub(1, Ordering::Relaxed);
         return;

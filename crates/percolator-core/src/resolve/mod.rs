@@ -303,7 +303,7 @@ async fn apply_to_locks_seen(shared: &Shared, met: &FoundLock, verdict: Verdict)
                 );
                 for LockedCell { column, .. } in cells.iter().filter(|c| c.lock.notify) {
                     let cell = Cell::new(table, row, column);
-                    shared.hint(&Hint { cell, at: None });
+                    shared.hint(&Hint::new(cell, None));
                 }
                 emit_resolved(shared, met.start_ts, verdict, cells.len());
             }

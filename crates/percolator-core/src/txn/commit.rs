@@ -423,7 +423,7 @@ fn span(transaction: &tracing::Span) -> tracing::Span {
 /// Pushes hints for cells that were just notified, so that this process's workers find them.
 fn hint(shared: &Shared, cells: BTreeSet<Cell>, commit_ts: Timestamp) {
     for cell in cells {
-        shared.hint(&Hint { cell, at: Some(commit_ts) });
+        shared.hint(&Hint::new(cell, Some(commit_ts)));
     }
 }
 
@@ -431,6 +431,6 @@ fn hint(shared: &Shared, cells: BTreeSet<Cell>, commit_ts: Timestamp) {
 pub(crate) fn hint_row(shared: &Shared, row: &RowPlan, commit_ts: Timestamp) {
     for cell in row.cells.iter().filter(|cell| cell.observed) {
         let cell = Cell::new(&row.table, &row.row, &cell.column);
-        shared.hint(&Hint { cell, at: Some(commit_ts) });
+        shared.hint(&Hint::new(cell, Some(commit_ts)));
     }
 }

@@ -314,7 +314,7 @@ fn committed_one_step(
             hint_row(shared, &at.planned[planned], commit_ts);
         }
         for cell in part.cells() {
-            shared.hint(&Hint { cell, at: Some(commit_ts) });
+            shared.hint(&Hint::new(cell, Some(commit_ts)));
         }
     }
     commit_ts

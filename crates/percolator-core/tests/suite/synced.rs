@@ -219,6 +219,75 @@ fn stopping_waits_for_the_commits_that_have_begun() {
 }
 
 #[test]
+fn h73_a_change_whose_observer_hangs_is_handled_by_another_worker() {
+    run(async |world| {
+        let client = client(&services(&world, true)).await;
+        let runs = Arc::new(AtomicUsize::new(0));
+        let (counted, runtime) = (runs.clone(), world.runtime.clone());
+        let hangs_once = observer(move |tx, change| {
+            let first = counted.fetch_add(1, SeqCst) == 0;
+            let sleep = runtime.sleep(if first { LONG } else { RUN });
+            Box::pin(async move {
+                sleep.await;
+                add(tx, &change.table, change.row.clone(), &SUM, 1).await
+            })
+        });
+        let second = Duration::from_secs(1);
+        let options = WorkerOptions {
+            threads: THREADS,
+            row_lock_lifetime: second,
+            run_max: 2 * second,
+            ..WorkerOptions::default()
+        };
+        let strong = Registration::strong("sums", "t", &BAL, hangs_once);
+        let workers = client.observe(vec![strong], options).await.unwrap();
+        let table = client.table("t").await.unwrap();
+        set(&client, &table, &[("a", "1")]).await;
+        world.sleep_ms(10_000).await;
+        assert_eq!(sum(&client, &table, "a").await, 1);
+        assert_eq!(runs.load(SeqCst), 2);
+        assert_eq!(workers.stop_within(second).await, 1);
+    });
+}
+
+#[test]
+fn scans_leave_a_failing_change_alone_and_find_the_others() {
+    run(async |world| {
+        let services = services(&world, true);
+        let (worker, writer) = (client(&services).await, client(&services).await);
+        let tried = Arc::new(AtomicUsize::new(0));
+        let counted = tried.clone();
+        let picky = observer(move |tx, change| {
+            let counted = counted.clone();
+            Box::pin(async move {
+                if change.row == percolator_core::RowKey::from("00") {
+                    counted.fetch_add(1, SeqCst);
+                    return Err(percolator_core::Error::application("not this one"));
+                }
+                add(tx, &change.table, change.row.clone(), &SUM, 1).await
+            })
+        });
+        let options = WorkerOptions {
+            failure_delay: Duration::from_secs(5),
+            failures_max: 3,
+            ..WorkerOptions::default()
+        };
+        let strong = Registration::strong("sums", "t", &BAL, picky);
+        let workers = worker.observe(vec![strong], options).await.unwrap();
+        world.sleep_ms(5_000).await;
+        let table = change_all(&writer).await;
+        world.sleep_ms(4_000).await;
+        for row in rows().skip(1) {
+            assert_eq!(sum(&worker, &table, &row).await, 1, "{row}");
+        }
+        assert_eq!(tried.load(SeqCst), 1);
+        world.sleep_ms(60_000).await;
+        assert_eq!(tried.load(SeqCst), 3, "then it is set aside");
+        workers.stop().await;
+    });
+}
+
+#[test]
 fn a_bound_of_runs_counts_those_that_commit() {
     run(async |world| {
         let client = client(&services(&world, true)).await;
