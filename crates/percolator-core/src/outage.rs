@@ -46,11 +46,6 @@ impl Outage {
         Some(std::mem::take(&mut self.unlogged))
     }
 
-    /// Whether the last attempt failed.
-    pub(crate) fn lasts(&self) -> bool {
-        self.since.is_some()
-    }
-
     /// Notes a success. Returns the outage that ended, if it is to be logged. A success soon after
     /// failures that were not logged is held back: the next success returns it, with their number.
     pub(crate) fn succeeded(&mut self, now: impl FnOnce() -> Duration) -> Option<Ended> {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub(super) struct Context {
     pub(super) moved: Bell,
     /// The failures outside of observers.
     outage: Mutex<Outage>,
+    /// Whether the last visit to a cell failed because of the store or the oracle.
+    pub(super) visits_fail: AtomicBool,
 }
 
 /// When the next scan is due. The first worker that comes after `next` takes it for all of
@@ -131,6 +133,7 @@ impl Context {
             stirred: Bell::default(),
             moved: Bell::default(),
             outage: Mutex::default(),
+            visits_fail: AtomicBool::new(false),
         };
         context.check_batched_columns()?;
         Ok(context)
@@ -326,9 +329,11 @@ impl Context {
         }
     }
 
-    /// Whether the store or the oracle has failed, and no scan has succeeded since.
-    pub(super) fn has_outage(&self) -> bool {
-        locked(&self.outage).lasts()
+    /// Notes how a visit to a cell has ended.
+    pub(super) fn visited(&self, well: bool) {
+        if self.visits_fail.load(Ordering::Relaxed) == well {
+            self.visits_fail.store(!well, Ordering::Relaxed);
+        }
     }
 
     /// Logs the end of an outage after a scan without an error.

@@ -19,6 +19,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
@@ -275,7 +276,8 @@ fn is_due(context: &Context, Dirty { cell, found }: &Dirty) -> bool {
 /// scanner should visit the cell: enough hints wait, or visits fail.
 fn leave_to_hints(context: &Context, cell: &Cell) -> bool {
     let hint = || Hint { cell: cell.clone(), at: None, found: true };
-    context.shares_syncs() && !context.has_outage() && context.hints.push(&hint())
+    let may_leave = context.shares_syncs() && !context.visits_fail.load(Ordering::Relaxed);
+    may_leave && context.hints.push(&hint())
 }
 
 /// Visits dirty cells, except those whose hint waits. Returns `false` if another worker is at a
@@ -301,7 +303,9 @@ async fn visit_cells(context: &Context, dirty: &[Dirty]) -> Result<bool> {
             }
             let Some(run) = context.hints.enter(cell) else { continue };
             let was_notified = !seen.is_empty();
-            if visit(context, cell, Known::Read(seen), &run).await? == Visit::Met {
+            let visited = visit(context, cell, Known::Read(seen), &run).await;
+            context.visited(visited.is_ok());
+            if visited? == Visit::Met {
                 return Ok(false);
             }
             if was_notified {

@@ -92,6 +92,8 @@ impl Hint {
 pub(crate) struct Run {
     queue: Arc<Queue>,
     lane: usize,
+    /// Whether a scan makes the visit, which does not wait for the lane's window.
+    by_scan: bool,
     /// Whether its observer has ended, and it commits.
     commits: AtomicBool,
 }
@@ -132,12 +134,13 @@ struct State {
 struct Lane {
     queue: VecDeque<Cell>,
     /// The rows of the cells in the queue. Each has its newest known notification, and a flag that
-    /// says whether only a scan has found it. Several
-    /// changes of one cell need one visit only (the paper's message collapsing). A hash map is
-    /// cheaper than a tree here. A tree compares rows at each push and pop, and in a long
-    /// backlog these rows are no longer in the processor's caches.
+    /// says whether only a scan has found it. Several changes of one cell need one visit only (the
+    /// paper's message collapsing). A hash map is cheaper than a tree here. A tree compares rows at
+    /// each push and pop, and in a long backlog these rows are no longer in the processor's caches.
     waiting: HashMap<RowKey, (Option<Timestamp>, bool)>,
     hints_max: usize,
+    /// How many hints only a scan has found.
+    found: usize,
     /// How many workers are at cells of the column, and how many there may be.
     runs: usize,
     runs_max: usize,
@@ -193,6 +196,7 @@ impl Hints {
             queue: VecDeque::new(),
             waiting: HashMap::new(),
             hints_max,
+            found: 0,
             runs: 0,
             runs_max: (*runs_max).max(1),
             window: Window::new(running_max, window_max),
@@ -256,9 +260,10 @@ impl Hints {
         self.live().iter().map(|queue| queue.len()).sum()
     }
 
-    /// How many hints wait for workers that have not been stopped.
+    /// How many changes of this client wait for workers that have not been stopped.
     pub(crate) fn len_at_work(&self) -> usize {
-        self.live().iter().filter(|queue| queue.crew.is_at_work()).map(|queue| queue.len()).sum()
+        let live = self.live();
+        live.iter().filter(|queue| queue.crew.is_at_work()).map(|queue| queue.len_of_own()).sum()
     }
 }
 
@@ -275,12 +280,14 @@ impl Queue {
         let of = &mut state.lanes[lane];
         if let Some((known, only_found)) = of.waiting.get_mut(&cell.row) {
             *known = (*known).max(*at);
+            of.found -= usize::from(*only_found && !found);
             *only_found &= found;
             return true;
         }
-        if of.queue.len() >= if *found { FOUND_MAX } else { of.hints_max } {
+        if of.queue.len() >= if *found { FOUND_MAX.min(of.hints_max) } else { of.hints_max } {
             return false;
         }
+        of.found += usize::from(*found);
         of.waiting.insert(cell.row.clone(), (*at, *found));
         of.queue.push_back(cell.clone());
         self.wake(state);
@@ -295,7 +302,8 @@ impl Queue {
         let of = &mut state.lanes[lane];
         let cell = of.queue.pop_front()?;
         let (at, found) = of.waiting.remove(&cell.row).unwrap_or_default();
-        let run = self.run(&mut state, lane);
+        of.found -= usize::from(found);
+        let run = self.run(&mut state, lane, false);
         // A run that has ended wakes one worker, and may have made room for several.
         if !state.sleepers.is_empty() {
             self.wake(state);
@@ -303,10 +311,10 @@ impl Queue {
         Some((Hint { cell, at, found }, run))
     }
 
-    fn run(self: &Arc<Self>, state: &mut State, lane: usize) -> Run {
+    fn run(self: &Arc<Self>, state: &mut State, lane: usize, by_scan: bool) -> Run {
         state.running += 1;
         state.lanes[lane].runs += 1;
-        Run { queue: self.clone(), lane, commits: AtomicBool::new(false) }
+        Run { queue: self.clone(), lane, by_scan, commits: AtomicBool::new(false) }
     }
 
     /// Begins a visit to a cell that has no hint, if its column may have another run. It may begin
@@ -315,7 +323,7 @@ impl Queue {
         let lane = self.each.of(cell).copied()?;
         let mut state = self.state();
         let of = &state.lanes[lane];
-        (of.runs < of.runs_max).then(|| self.run(&mut state, lane))
+        (of.runs < of.runs_max).then(|| self.run(&mut state, lane, true))
     }
 
     /// Whether a hint for the cell waits. Then a scan can skip the cell.
@@ -326,6 +334,10 @@ impl Queue {
 
     fn len(&self) -> usize {
         self.state().lanes.iter().map(|lane| lane.queue.len()).sum()
+    }
+
+    fn len_of_own(&self) -> usize {
+        self.state().lanes.iter().map(|lane| lane.queue.len() - lane.found).sum()
     }
 
     /// Whether no hint waits.
@@ -385,7 +397,7 @@ impl Run {
         state.running += usize::from(self.commits.swap(false, Ordering::Relaxed));
         let lane = &mut state.lanes[self.lane];
         lane.window.met_conflict();
-        lane.runs > lane.window.width()
+        !self.by_scan && lane.runs > lane.window.width()
     }
 }
 
@@ -460,6 +472,40 @@ mod tests {
             drop(runs);
             // Six runs without a conflict have widened the window again.
             assert_eq!(commit_all().len(), 6);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn hints_of_scans_are_few_and_are_not_counted_as_this_clients_changes() {
+        crate::testing::doc_test(|client| async move {
+            let table = client.table("t").await?;
+            let observed = Column::literal("f:a");
+            let lanes = vec![(("t".to_owned(), observed.clone()), usize::MAX)];
+            let crew = Arc::new(Crew::default());
+            let queue =
+                Hints::default().begin(lanes, std::iter::empty(), Vec::new(), &crew, (2, 8));
+            let cell = |row: usize| Cell::new(&table, &row.to_string().into(), &observed);
+            let find = |row| queue.push(&Hint { cell: cell(row), at: None, found: true });
+            for row in 0..FOUND_MAX {
+                assert!(find(row));
+                assert!(find(row), "it waits already");
+            }
+            assert!(!find(FOUND_MAX), "the scan visits it");
+            assert_eq!((queue.len(), queue.len_of_own()), (FOUND_MAX, 0));
+            // This client changes a cell that a scan has found, and another one.
+            let at = Timestamp::new(7);
+            assert!(queue.push(&Hint::new(cell(0), at)));
+            assert!(queue.push(&Hint::new(cell(FOUND_MAX), at)));
+            assert!(find(0));
+            assert_eq!((queue.len(), queue.len_of_own()), (FOUND_MAX + 1, 2));
+            let (hint, run) = queue.pop().expect("a hint waits");
+            assert_eq!((hint.cell.row, hint.at, hint.found), (cell(0).row, at, false));
+            assert_eq!((queue.len(), queue.len_of_own()), (FOUND_MAX, 1));
+            drop(run);
+            let (hint, _run) = queue.pop().expect("a hint waits");
+            assert!(hint.found);
+            assert_eq!((queue.len(), queue.len_of_own()), (FOUND_MAX - 1, 1));
             Ok(())
         });
     }

@@ -190,7 +190,9 @@ async fn hint_loop(context: Arc<Context>) {
 /// Visits the cell of a hint, and delays the hint if the cell cannot be handled now.
 async fn follow(context: &Arc<Context>, hint: Hint, run: &Run) {
     let known = hint.at.map_or(Known::Nothing, Known::Hinted);
-    match visit(context, &hint.cell, known, run).await {
+    let visited = visit(context, &hint.cell, known, run).await;
+    context.visited(visited.is_ok());
+    match visited {
         Ok(Visit::Done) => {}
         // The other worker may have begun before this change, and not see it. Mostly it handles
         // another column of the row, and the next visit is the first one of this change. So the
