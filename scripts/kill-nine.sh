@@ -87,9 +87,9 @@ exported_again() {
 }
 
 export LC_ALL=C
-# Where a kill strikes is chance: rounds are added, up to four times as many, until each effect was seen.
+# Where a kill strikes is chance. So rounds are added, up to nine times as many, until each effect was seen.
 round=0
-while [ "$round" -lt "$rounds" ] || { [ "$round" -lt $((rounds * 5)) ] \
+while [ "$round" -lt "$rounds" ] || { [ "$round" -lt $((rounds * 10)) ] \
     && [ $((forward && back && again && redelivered)) -eq 0 ]; }; do
     round=$((round + 1))
     data=$work/data-$round
