@@ -54,7 +54,6 @@ const MESSAGES_MAX: usize = 64;
 /// The most journals that the thread has taken from its messages and has not removed. With as many,
 /// it leaves further messages where they are.
 const REMOVALS_MAX: usize = 16;
-
 /// The longest wait for deletions.
 const DELETING_MAX: Duration = Duration::from_secs(20);
 

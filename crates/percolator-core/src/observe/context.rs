@@ -15,10 +15,11 @@ use crate::bell::Bell;
 use crate::mutants::{self, off};
 use crate::observe::crew::Crew;
 use crate::observe::failures::Failures;
-use crate::observe::hints::{Queue, WINDOW_MAX};
+use crate::observe::hints::Queue;
 use crate::observe::observer::{Registration, Runner};
 use crate::observe::options::WorkerOptions;
 use crate::observe::resting::Elsewhere;
+use crate::observe::window::WINDOW_MAX;
 use crate::outage::{Ended, Outage};
 use crate::records::column::{Cell, Table};
 use crate::records::schema::Observed;
@@ -60,7 +61,7 @@ pub(super) struct Context {
     /// The failures outside of observers.
     outage: Mutex<Outage>,
     /// Whether the last visit to a cell failed because of the store or the oracle.
-    pub(super) visits_fail: AtomicBool,
+    visits_fail: AtomicBool,
 }
 
 /// When the next scan is due. The first worker that comes after `next` takes it for all of
@@ -327,6 +328,12 @@ impl Context {
                 "a worker got an error of the store or the oracle, and tries again"
             );
         }
+    }
+
+    /// Whether a scan may leave a cell to the workers that follow hints. These would repeat visits
+    /// that fail, and a scan ends at the first one.
+    pub(super) fn may_leave_to_hints(&self) -> bool {
+        self.shares_syncs() && !self.visits_fail.load(Ordering::Relaxed)
     }
 
     /// Notes how a visit to a cell has ended.

@@ -19,7 +19,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
@@ -276,8 +275,7 @@ fn is_due(context: &Context, Dirty { cell, found }: &Dirty) -> bool {
 /// scanner should visit the cell: enough hints wait, or visits fail.
 fn leave_to_hints(context: &Context, cell: &Cell) -> bool {
     let hint = || Hint { cell: cell.clone(), at: None, found: true };
-    let may_leave = context.shares_syncs() && !context.visits_fail.load(Ordering::Relaxed);
-    may_leave && context.hints.push(&hint())
+    context.may_leave_to_hints() && context.hints.push(&hint())
 }
 
 /// Visits dirty cells, except those whose hint waits. Returns `false` if another worker is at a
@@ -291,9 +289,9 @@ async fn visit_cells(context: &Context, dirty: &[Dirty]) -> Result<bool> {
         at_once = at_most.min(2 * at_once);
         // A column that has as many runs as it may have is passed over without a read.
         let is_free = |n: &usize| context.hints.enter(&dirty[*n].cell).is_some();
-        let is_left = |n: &usize| leave_to_hints(context, &dirty[*n].cell);
-        let due = |n: &usize| is_due(context, &dirty[*n]) && !is_left(n) && is_free(n);
-        let due: Vec<usize> = (begin..next).filter(due).collect();
+        let due = |n: &usize| is_due(context, &dirty[*n]);
+        let due = (begin..next).filter(due).filter(|n| !leave_to_hints(context, &dirty[*n].cell));
+        let due: Vec<usize> = due.filter(is_free).collect();
         let cells: Vec<Cell> = due.iter().map(|n| dirty[*n].cell.clone()).collect();
         for (n, seen) in due.into_iter().zip(notifications_of(&cells).await?) {
             let cell = &dirty[n].cell;

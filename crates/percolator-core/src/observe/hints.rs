@@ -35,8 +35,6 @@ use crate::{Column, Timestamp};
 /// Most hints that wait at a time for the workers of one `observe`, divided equally among its
 /// lanes.
 const HINTS_MAX: usize = 200_000;
-/// The most runs at a time, those that commit included, for each observer that may run.
-pub(super) const WINDOW_MAX: usize = 16;
 /// The hints of a lane beyond which a scan adds none. New changes of this process wait behind them.
 const FOUND_MAX: usize = 256;
 
@@ -434,15 +432,19 @@ impl Drop for Sleeper<'_> {
 mod tests {
     use super::*;
 
+    /// A queue with a lane for one column of the table `t`.
+    fn queue_of(observed: &Column, at_once: (usize, usize)) -> Arc<Queue> {
+        let lanes = vec![(("t".to_owned(), observed.clone()), usize::MAX)];
+        let crew = Arc::new(Crew::default());
+        Hints::default().begin(lanes, std::iter::empty(), Vec::new(), &crew, at_once)
+    }
+
     #[test]
     fn runs_that_commit_leave_room_for_others_until_they_conflict() {
         crate::testing::doc_test(|client| async move {
             let table = client.table("t").await?;
             let observed = Column::literal("f:a");
-            let lanes = vec![(("t".to_owned(), observed.clone()), usize::MAX)];
-            let crew = Arc::new(Crew::default());
-            let queue =
-                Hints::default().begin(lanes, std::iter::empty(), Vec::new(), &crew, (2, 8));
+            let queue = queue_of(&observed, (2, 8));
             let refill = || {
                 for row in 0..100 {
                     let cell = Cell::new(&table, &row.to_string().into(), &observed);
@@ -481,10 +483,7 @@ mod tests {
         crate::testing::doc_test(|client| async move {
             let table = client.table("t").await?;
             let observed = Column::literal("f:a");
-            let lanes = vec![(("t".to_owned(), observed.clone()), usize::MAX)];
-            let crew = Arc::new(Crew::default());
-            let queue =
-                Hints::default().begin(lanes, std::iter::empty(), Vec::new(), &crew, (2, 8));
+            let queue = queue_of(&observed, (2, 8));
             let cell = |row: usize| Cell::new(&table, &row.to_string().into(), &observed);
             let find = |row| queue.push(&Hint { cell: cell(row), at: None, found: true });
             for row in 0..FOUND_MAX {

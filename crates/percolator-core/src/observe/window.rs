@@ -5,6 +5,8 @@
 //! together do not see one another's changes. So they conflict if they change the same cells, and
 //! all but one have run in vain. Many conflicts halve the window, and few widen it.
 
+/// The widest window, for each observer that may run at a time.
+pub(super) const WINDOW_MAX: usize = 16;
 /// A window becomes narrower once as many runs have met a conflict as this part of it: one in this
 /// many.
 const NARROWS: usize = 4;

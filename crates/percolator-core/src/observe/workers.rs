@@ -1,9 +1,8 @@
 //! Starts and stops the tasks of this process that run observers.
 //!
 //! Each task takes hints. As many tasks as observers may run also scan for dirty cells when there
-//! are no hints, or when a scan is due.
-//! Nothing depends on a task's memory: a change that a stopped or crashed worker leaves stays
-//! notified in the store.
+//! are no hints, or when a scan is due. Nothing depends on a task's memory: a change that a stopped
+//! or crashed worker leaves stays notified in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +15,12 @@ use crate::observe::crew::Crew;
 use crate::observe::elsewhere::warn_of_missing;
 use crate::observe::find::{Places, pass};
 use crate::observe::handle::{Known, Visit, visit};
-use crate::observe::hints::{Hint, Run, WINDOW_MAX};
+use crate::observe::hints::{Hint, Run};
 use crate::observe::moved::peek_loop;
 use crate::observe::observer::{Registration, Runner};
 use crate::observe::options::WorkerOptions;
 use crate::observe::register::{check, register};
+use crate::observe::window::WINDOW_MAX;
 use crate::records::schema::Observed;
 use crate::shared::Shared;
 use crate::{Error, InvalidKind, Result};
@@ -161,15 +161,9 @@ async fn work_loop(context: Arc<Context>) {
             };
             context.scanned(found);
         }
-        match context.hints.pop() {
-            Some((hint, run)) => {
-                context.stir();
-                follow(&context, hint, &run).await;
-            }
-            None => {
-                let next = context.scans().next;
-                context.pause(next.saturating_sub(context.runtime().now()), stirred).await;
-            }
+        if !follow_next(&context).await {
+            let next = context.scans().next;
+            context.pause(next.saturating_sub(context.runtime().now()), stirred).await;
         }
     }
 }
@@ -177,14 +171,18 @@ async fn work_loop(context: Arc<Context>) {
 /// Takes hints that others have no time for, because their commits wait.
 async fn hint_loop(context: Arc<Context>) {
     while !context.is_stopping() {
-        match context.hints.pop() {
-            Some((hint, run)) => {
-                context.stir();
-                follow(&context, hint, &run).await;
-            }
-            None => context.hints_arrive().await,
+        if !follow_next(&context).await {
+            context.hints_arrive().await;
         }
     }
+}
+
+/// Takes the next hint, and follows it. Returns `false` if no hint may be taken.
+async fn follow_next(context: &Arc<Context>) -> bool {
+    let Some((hint, run)) = context.hints.pop() else { return false };
+    context.stir();
+    follow(context, hint, &run).await;
+    true
 }
 
 /// Visits the cell of a hint, and delays the hint if the cell cannot be handled now.

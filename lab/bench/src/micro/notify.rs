@@ -249,7 +249,8 @@ impl Notify {
             all.extend(figures(turns, &arms, &rows));
         }
         all.extend(figures(turns, &arms, &REST));
-        let settings = json!({ "workers": WORKERS, "callers": CALLERS, "durability": "buffered, but for the synced arms" });
+        let durability = "buffered, but for the synced arms";
+        let settings = json!({ "workers": WORKERS, "callers": CALLERS, "durability": durability });
         let report = Report::of_arms("notify", settings, turns, &arms, all);
         let report = report.conditions(&conditions, PLEASE_REPORT);
         Ok(report.plot("notify.svg", plot(&arms)))
