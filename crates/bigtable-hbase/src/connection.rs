@@ -14,23 +14,26 @@
 //! closed before it begins, or the request's time over. A request that it has begun may still be
 //! applied.
 //!
-//! A caller may stop waiting at any moment, in the middle of a frame too. The next frame would then
-//! be read as the rest of that one, so a connection with part of a frame sends no other.
+//! A task of the connection reads and writes. If callers wrote, one that gives up in the middle of
+//! a frame would spoil the next frame. A caller that is not polled would keep the lock of the
+//! socket, and all others would wait for it forever.
+//!
+//! The task resets the connection when a request that it began to send has no answer at its
+//! deadline. It does so whether or not a caller still waits. So no part of a request is sent later.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bigtable::sync::locked;
 use bytes::{Buf, Bytes, BytesMut};
 use cluster_net::{Fault, Tls};
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
+use crate::calls::{Answer, Call, Calls, Wait};
 use crate::client::{Access, Answer as _};
 use crate::failure::Failure;
 use crate::proto::{
@@ -42,6 +45,8 @@ use crate::regions::Region;
 const PREAMBLE: &[u8] = b"HBas\x00\x50";
 /// Largest answer that the client reads.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Small requests that wait together are written together, up to about this size.
+const WRITTEN_AT_ONCE: usize = 64 << 10;
 /// Longest time in which a broken connection says why it broke.
 const REASON_MAX: Duration = Duration::from_secs(1);
 /// The first two bytes of an alert of TLS, where a frame has the upper half of its length.
@@ -50,67 +55,15 @@ const ALERT_BEGINS: usize = 0x1503;
 /// An open connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    writer: tokio::sync::Mutex<Writer>,
+    /// Numbers of calls whose requests are to be written.
+    requests: mpsc::UnboundedSender<u32>,
     calls: Arc<Calls>,
     next_call: AtomicU32,
-    reader: JoinHandle<()>,
 }
 
 /// The two halves of a stream with or without TLS.
 type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
-
-/// The connection's sending half.
-struct Writer {
-    /// `None` once the connection was closed.
-    half: Option<WriteHalf>,
-    /// True while a frame is written, and for ever if its writing was given up.
-    within_frame: bool,
-}
-
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("within_frame", &self.within_frame).finish_non_exhaustive()
-    }
-}
-
-type Answer = Result<Bytes, Failure>;
-
-/// The calls that wait for an answer.
-#[derive(Debug, Default)]
-struct Calls {
-    waiting: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
-    broken: watch::Sender<bool>,
-}
-
-impl Calls {
-    fn take(&self, call_id: u32) -> Option<oneshot::Sender<Answer>> {
-        locked(&self.waiting).remove(&call_id)
-    }
-
-    /// Ends all calls, because the connection is gone.
-    fn end(&self, why: &str) {
-        self.end_with(&Failure::Lost(why.to_owned()));
-    }
-
-    fn end_with(&self, failure: &Failure) {
-        // A caller that sees the end finds its failure.
-        let mut waiting = locked(&self.waiting);
-        self.broken.send_replace(true);
-        for (_, call) in waiting.drain() {
-            let _ = call.send(Err(failure.clone()));
-        }
-    }
-
-    fn are_over(&self) -> bool {
-        *self.broken.borrow()
-    }
-
-    /// Waits until the connection is gone.
-    async fn over(&self) {
-        let _ = self.broken.subscribe().wait_for(|broken| *broken).await;
-    }
-}
 
 impl Connection {
     /// Connects to a service, such as `ClientService`, within the deadline of a request.
@@ -142,9 +95,9 @@ impl Connection {
             })?;
         let calls = Arc::new(Calls::default());
         let server = Server { address: address.to_owned(), tls: access.tls.clone() };
-        let reader = tokio::spawn(read_answers(reader, calls.clone(), server));
-        let writer = tokio::sync::Mutex::new(Writer { half: Some(writer), within_frame: false });
-        Ok(Connection { writer, calls, next_call: AtomicU32::new(0), reader })
+        let (requests, queue) = mpsc::unbounded_channel();
+        tokio::spawn(serve(reader, writer, queue, calls.clone(), server));
+        Ok(Connection { requests, calls, next_call: AtomicU32::new(0) })
     }
 
     /// True if no further call can succeed.
@@ -153,14 +106,15 @@ impl Connection {
     }
 
     /// Calls a method, and waits for its answer at most for `timeout`. The server drops a call
-    /// that it cannot begin in that time. A call without an answer in time breaks the
-    /// connection.
+    /// that it cannot begin in that time. A call that was sent, and has no answer in time, breaks
+    /// the connection.
     pub(crate) async fn call<M: Message, R: Message + Default>(
         &self,
         method: &str,
         message: &M,
         timeout: Duration,
     ) -> Result<R, Failure> {
+        let until = Instant::now() + timeout;
         let call_id = self.next_call.fetch_add(1, Ordering::Relaxed);
         let header = RequestHeader {
             call_id,
@@ -168,66 +122,32 @@ impl Connection {
             request_param: true,
             timeout: timeout.as_millis().clamp(1, u128::from(u32::MAX)) as u32,
         };
-        let frame = frame(&header, message);
-        let (sender, receiver) = oneshot::channel();
-        let calls = &self.calls;
-        locked(&calls.waiting).insert(call_id, sender);
-        // `end` may have drained the calls before this one was inserted.
-        if self.is_broken() {
-            calls.take(call_id);
+        let frame = Some(frame(&header, message));
+        let (caller, mut answer) = oneshot::channel();
+        let added = self.calls.add(call_id, Call { caller, frame, until });
+        let _wait = Wait(&self.calls, call_id);
+        if !added || self.requests.send(call_id).is_err() {
             return Err(Failure::Moved("the connection is broken".to_owned()));
         }
-        let exchange = async {
-            self.send(&frame).await?;
-            let gone = || Failure::Lost("the connection was closed".to_owned());
-            receiver.await.unwrap_or_else(|_| Err(gone()))
-        };
-        let answer = match tokio::time::timeout(timeout, exchange).await {
-            Ok(answer) => answer?,
+        let answer = match tokio::time::timeout_at(until, &mut answer).await {
+            Ok(answer) => answer,
+            Err(_) if self.calls.withdraw(call_id) => {
+                return Err(Failure::Moved("the request was not sent in time".to_owned()));
+            }
             Err(_) => {
-                self.close("a call had no answer in time").await;
-                return Err(Failure::Lost("no answer in time".to_owned()));
+                self.calls.end(&Failure::Lost("a call had no answer in time".to_owned()));
+                answer.await
             }
         };
-        R::decode_length_delimited(answer)
+        let gone = |_| Err(Failure::Lost("the connection was closed".to_owned()));
+        R::decode_length_delimited(answer.unwrap_or_else(gone)?)
             .map_err(|error| Failure::Lost(format!("the answer to {method}: {error}")))
-    }
-
-    /// Sends a request. If the connection breaks meanwhile, the call gets the reason as its answer.
-    async fn send(&self, frame: &[u8]) -> Result<(), Failure> {
-        let mut writer = self.writer.lock().await;
-        let Writer { half, within_frame } = &mut *writer;
-        let Some(half) = half.as_mut().filter(|_| !*within_frame && !self.is_broken()) else {
-            self.calls.end("the connection broke while a request was sent");
-            return Err(Failure::Moved("the connection broke before the request was sent".into()));
-        };
-        *within_frame = true;
-        let sent = tokio::select! {
-            sent = write(half, frame) => sent.map_err(|error| error.to_string()),
-            () = self.calls.over() => Err("the connection was closed".to_owned()),
-        };
-        *within_frame = sent.is_err();
-        if let Err(why) = sent {
-            // The reader may know more: a server that refuses the client says so, and then closes.
-            let _ = tokio::time::timeout(REASON_MAX, self.calls.over()).await;
-            self.calls.end(&format!("the connection broke while a request was sent: {why}"));
-        }
-        Ok(())
-    }
-
-    /// Resets the connection and ends all calls.
-    async fn close(&self, why: &str) {
-        self.calls.end(why);
-        self.reader.abort();
-        // The socket closes when both of its halves are dropped.
-        self.writer.lock().await.half = None;
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.reader.abort();
-        self.calls.end("the connection was dropped");
+        self.calls.end(&Failure::Lost("the connection was dropped".to_owned()));
     }
 }
 
@@ -247,10 +167,54 @@ async fn halves(
     Ok((Box::new(reader), Box::new(writer)))
 }
 
-/// Writes a frame, and leaves no part of it in the buffers of TLS.
-async fn write(half: &mut WriteHalf, frame: &[u8]) -> std::io::Result<()> {
-    half.write_all(frame).await?;
-    half.flush().await
+/// Reads and writes until the connection ends, and resets it.
+async fn serve(
+    mut reader: ReadHalf,
+    mut writer: WriteHalf,
+    mut requests: mpsc::UnboundedReceiver<u32>,
+    calls: Arc<Calls>,
+    server: Server,
+) {
+    let failure = tokio::select! {
+        // Nothing is written any more once one of the first two is ready.
+        biased;
+        () = calls.over() => Failure::Lost("the connection was closed".to_owned()),
+        () = calls.overdue() => Failure::Lost("a call had no answer in time".to_owned()),
+        failure = read_answers(&mut reader, &calls, &server) => failure,
+        failure = write_requests(&mut writer, &mut requests, &calls) => failure,
+    };
+    // The socket closes when both of its halves are dropped.
+    drop((reader, writer));
+    calls.end(&failure);
+}
+
+/// Writes requests until that fails.
+async fn write_requests(
+    half: &mut WriteHalf,
+    requests: &mut mpsc::UnboundedReceiver<u32>,
+    calls: &Calls,
+) -> Failure {
+    while let Some(first) = requests.recv().await {
+        let (mut frames, mut next) = (BytesMut::new(), Some(first));
+        while let Some(frame) = next.map(|call_id| calls.send(call_id).unwrap_or_default()) {
+            // This copies no frame that is alone.
+            frames.unsplit(frame);
+            let full = frames.len() >= WRITTEN_AT_ONCE;
+            next = if full { None } else { requests.try_recv().ok() };
+        }
+        let written = async {
+            half.write_all(&frames).await?;
+            // This leaves nothing in the buffers of TLS.
+            half.flush().await
+        };
+        if let Err(error) = written.await {
+            // The reader may know more: a server that refuses the client says so, and then closes.
+            tokio::time::sleep(REASON_MAX).await;
+            let why = format!("the connection broke while a request was sent: {error}");
+            return Failure::Lost(why);
+        }
+    }
+    Failure::Lost("the connection was dropped".to_owned())
 }
 
 /// Encodes a request.
@@ -264,21 +228,22 @@ fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
     frame
 }
 
-/// Passes each answer to its caller until the connection ends.
-async fn read_answers(mut reader: ReadHalf, calls: Arc<Calls>, server: Server) {
+/// Passes each answer to its caller until that fails.
+async fn read_answers(reader: &mut ReadHalf, calls: &Calls, server: &Server) -> Failure {
     let mut answered = false;
     loop {
-        let body = match read_frame(&mut reader).await {
+        let body = match read_frame(reader).await {
             Ok(body) => body,
-            Err(error) if answered => return calls.end_with(&server.lost(&error)),
-            Err(error) => return calls.end_with(&server.without_answer(&error)),
+            Err(error) if answered => return server.lost(&error),
+            Err(error) => return server.without_answer(&error),
         };
         let Some((call_id, answer)) = parse(body) else {
-            return calls.end(&format!("{} sent an answer that cannot be read", server.address));
+            let why = format!("{} sent an answer that cannot be read", server.address);
+            return Failure::Lost(why);
         };
         answered = true;
-        if let Some(caller) = calls.take(call_id) {
-            let _ = caller.send(answer);
+        if let Some(call) = calls.take(call_id) {
+            let _ = call.caller.send(answer);
         }
     }
 }
@@ -360,6 +325,10 @@ pub(crate) fn check_answer(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use bigtable::sync::locked;
+
     use super::*;
 
     #[test]
@@ -379,9 +348,8 @@ mod tests {
         assert!(matches!(parse(body.freeze()), Some((3, Ok(_)))));
     }
 
-    /// The next frame would be read as the rest of the one that was given up.
-    #[tokio::test]
-    async fn nothing_is_sent_behind_a_part_of_a_frame() {
+    /// A server, and a connection to it.
+    async fn connected() -> (TcpStream, Connection) {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap().to_string();
         let access = Access {
@@ -393,21 +361,121 @@ mod tests {
             proxy: None,
         };
         let opened = Connection::open(&address, "ClientService", &access);
-        let (connection, _unread) = tokio::join!(opened, server.accept());
-        let connection = connection.unwrap();
-        let message = |bytes| crate::proto::NamespaceDescriptor { name: vec![7; bytes].into() };
-        let call = async |message| {
-            connection
-                .call::<_, crate::proto::Nothing>("Any", &message, Duration::from_secs(9))
-                .await
-        };
-        {
-            // The server reads nothing, so this is more than the sockets hold.
-            let mut given_up = std::pin::pin!(call(message(64 << 20)));
-            assert!(futures::poll!(given_up.as_mut()).is_pending());
+        let (connection, accepted) = tokio::join!(opened, server.accept());
+        (accepted.unwrap().0, connection.unwrap())
+    }
+
+    async fn call(connection: &Connection, bytes: usize, timeout: Duration) -> Result<(), Failure> {
+        let message = crate::proto::NamespaceDescriptor { name: vec![7; bytes].into() };
+        let answer: Result<crate::proto::Nothing, _> =
+            connection.call("Any", &message, timeout).await;
+        answer.map(drop)
+    }
+
+    /// Reads requests, notes their numbers, and sends an empty answer to each.
+    async fn answer(server: TcpStream, read: Arc<Mutex<Vec<u32>>>) -> std::io::Result<()> {
+        let (reader, mut writer) = server.into_split();
+        let mut reader: ReadHalf = Box::new(reader);
+        let mut preamble = [0; PREAMBLE.len()];
+        reader.read_exact(&mut preamble).await?;
+        read_frame(&mut reader).await?;
+        loop {
+            let body = read_frame(&mut reader).await?;
+            let RequestHeader { call_id, .. } = RequestHeader::decode_length_delimited(body)?;
+            locked(&read).push(call_id);
+            let header = ResponseHeader { call_id, exception: None };
+            let mut answer = header.encode_length_delimited_to_vec();
+            answer.push(0);
+            writer.write_all(&(answer.len() as u32).to_be_bytes()).await?;
+            writer.write_all(&answer).await?;
         }
-        let next = call(message(1)).await;
+    }
+
+    /// Waits until the first request is on its way.
+    async fn first_is_sent(connection: &Connection) {
+        while !connection.calls.is_sent(0) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// More than the sockets hold.
+    const MUCH: usize = 64 << 20;
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(1);
+
+    #[tokio::test]
+    async fn a_request_behind_one_that_the_server_does_not_read_is_not_sent() {
+        let (_server, connection) = connected().await;
+        let mut first = std::pin::pin!(call(&connection, MUCH, LONG));
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        first_is_sent(&connection).await;
+        let next = call(&connection, 1, SHORT).await;
         assert!(matches!(next, Err(Failure::Moved(_))), "{next:?}");
-        assert!(connection.is_broken());
+        assert!(!connection.is_broken(), "the first call still has time");
+    }
+
+    /// Whether or not its caller is polled.
+    #[tokio::test]
+    async fn a_request_without_an_answer_at_its_deadline_breaks_the_connection() {
+        let (_server, connection) = connected().await;
+        let mut first = std::pin::pin!(call(&connection, MUCH, 100 * SHORT));
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        first_is_sent(&connection).await;
+        let mut behind = std::pin::pin!(call(&connection, 1, LONG));
+        assert!(futures::poll!(behind.as_mut()).is_pending());
+        connection.calls.over().await;
+        let (first, behind) = (first.await, behind.await);
+        assert!(matches!(first, Err(Failure::Lost(_))), "{first:?}");
+        assert!(matches!(behind, Err(Failure::Moved(_))), "{behind:?}");
+        let later = call(&connection, 1, LONG).await;
+        assert!(matches!(later, Err(Failure::Moved(_))), "{later:?}");
+    }
+
+    /// A branch of `select!` that awaits leaves the other futures unpolled.
+    #[tokio::test]
+    async fn a_call_that_is_not_polled_holds_up_no_other() {
+        let (server, connection) = connected().await;
+        let mut first = std::pin::pin!(call(&connection, MUCH, LONG));
+        let mut unpolled = std::pin::pin!(call(&connection, 1, LONG));
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        assert!(futures::poll!(unpolled.as_mut()).is_pending());
+        let answers = tokio::spawn(answer(server, Arc::default()));
+        first.await.unwrap();
+        call(&connection, 1, LONG).await.unwrap();
+        unpolled.await.unwrap();
+        answers.abort();
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_given_up_is_not_sent() {
+        let (server, connection) = connected().await;
+        let mut first = Box::pin(call(&connection, MUCH, LONG));
+        let mut given_up = Box::pin(call(&connection, 1, LONG));
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        first_is_sent(&connection).await;
+        assert!(futures::poll!(given_up.as_mut()).is_pending());
+        drop(given_up);
+        let read = Arc::default();
+        let answers = tokio::spawn(answer(server, Arc::clone(&read)));
+        first.await.unwrap();
+        call(&connection, 1, LONG).await.unwrap();
+        assert_eq!(*locked(&read), [0, 2]);
+        assert!(connection.calls.is_empty());
+        answers.abort();
+    }
+
+    /// The server must not read the next frame as the rest of that one.
+    #[tokio::test]
+    async fn a_request_that_was_given_up_in_the_middle_is_sent_whole() {
+        let (server, connection) = connected().await;
+        let mut first = Box::pin(call(&connection, MUCH, LONG));
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        first_is_sent(&connection).await;
+        drop(first);
+        let read = Arc::default();
+        let answers = tokio::spawn(answer(server, Arc::clone(&read)));
+        call(&connection, 1, LONG).await.unwrap();
+        assert_eq!(*locked(&read), [0, 1]);
+        answers.abort();
     }
 }

@@ -7,7 +7,8 @@
 //!   names, net effects       encode.rs
 //!   dead cells, empty rows   reclaim.rs
 //!   regions and servers      client.rs, regions.rs
-//!   calls, failures          connection.rs, attempts.rs, failure.rs, proto.rs
+//!   calls, failures          connection.rs, calls.rs, attempts.rs, failure.rs,
+//!                            proto.rs
 //!   servers, their settings   admin.rs, info.rs, examine.rs
 //! ```
 //!
@@ -30,6 +31,7 @@
 mod address;
 mod admin;
 mod attempts;
+mod calls;
 mod client;
 mod connection;
 mod encode;
