@@ -6,6 +6,7 @@ use clap::Args;
 use percolator::Percolator;
 use percolator::observe::{Backlog, IdleReport, Observed, SetAside};
 use serde_json::json;
+use tokio::time::MissedTickBehavior;
 
 use crate::clock;
 use crate::cmd::{backlog, failures, webindex};
@@ -84,17 +85,22 @@ impl Wait {
     /// Waits, and shows how much is left. Returns `None` after Ctrl-C.
     async fn idle(&self, context: &Context, db: &Percolator) -> anyhow::Result<Option<IdleReport>> {
         let progress = Progress::new(context.out.quiet, None);
-        let mut idle = std::pin::pin!(db.wait_idle(Some(self.timeout)));
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        loop {
-            tokio::select! {
-                report = &mut idle => return Ok(Some(report?)),
-                () = context.interrupt.pressed() => break,
-                _ = look.tick() => {
-                    let left = db.backlog().await?;
-                    progress.say(0, &format!("{} left", total(&left)));
+        let show = async {
+            let mut look = tokio::time::interval(LOOK_EVERY);
+            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                look.tick().await;
+                match db.backlog().await {
+                    Ok(left) => progress.say(0, &format!("{} left", total(&left))),
+                    Err(error) => break error,
                 }
             }
+        };
+        // All are polled all the time. A future that is not polled may hold what another one needs.
+        tokio::select! {
+            report = db.wait_idle(Some(self.timeout)) => return Ok(Some(report?)),
+            () = context.interrupt.pressed() => {}
+            error = show => return Err(error.into()),
         }
         drop(progress);
         let left = db.backlog().await?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use tokio::time::MissedTickBehavior;
 use webindex::{Progress, WebIndex};
 
 use crate::cmd::webindex::Index;
@@ -200,31 +201,41 @@ pub async fn drive<T>(
 /// left.
 pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
     let bar = crate::progress::Progress::new(context.out.quiet, None);
-    let mut idle = std::pin::pin!(index.wait(None));
     let elsewhere = !index.runs_observers();
-    let mut look = tokio::time::interval(if elsewhere { COUNT_EVERY } else { LOOK_EVERY });
-    let report = loop {
-        tokio::select! {
-            report = &mut idle => break report?,
-            () = context.interrupt.pressed() => {
-                drop(bar);
-                context.out.note(&format!(
-                    "interrupted with {} changes left for observers; nothing is lost, {}",
-                    grouped(left(index).await?),
-                    if elsewhere {
-                        "the workers continue with them"
-                    } else {
-                        "the next command on this store continues with them"
-                    }
-                ));
-                return Ok(false);
-            }
-            _ = look.tick() => {
-                let waiting = if elsewhere { left(index).await? } else { index.database().hints_waiting() as u64 };
-                let waiting = grouped(waiting);
-                bar.say(0, &format!("observers at work, {waiting} changes wait"));
-            }
+    let show = async {
+        let mut look = tokio::time::interval(if elsewhere { COUNT_EVERY } else { LOOK_EVERY });
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            look.tick().await;
+            let waiting = if elsewhere {
+                match left(index).await {
+                    Ok(waiting) => waiting,
+                    Err(error) => break error,
+                }
+            } else {
+                index.database().hints_waiting() as u64
+            };
+            bar.say(0, &format!("observers at work, {} changes wait", grouped(waiting)));
         }
+    };
+    // All are polled all the time. A future that is not polled may hold what another one needs.
+    let report = tokio::select! {
+        report = index.wait(None) => Some(report?),
+        () = context.interrupt.pressed() => None,
+        error = show => return Err(error),
+    };
+    let Some(report) = report else {
+        drop(bar);
+        context.out.note(&format!(
+            "interrupted with {} changes left for observers; nothing is lost, {}",
+            grouped(left(index).await?),
+            if elsewhere {
+                "the workers continue with them"
+            } else {
+                "the next command on this store continues with them"
+            }
+        ));
+        return Ok(false);
     };
     drop(bar);
     if let Some(first) = report.set_aside.first() {
