@@ -110,6 +110,8 @@ property() { echo "<property><name>$1</name><value>$2</value></property>"; }
     # A request that waits for the log must never give the wait up.
     property hbase.regionserver.wal.sync.timeout 2147483647
     property hbase.wal.provider asyncfs
+    # Otherwise each family of each region takes 2 MB of memory with its first cell.
+    property hbase.hregion.memstore.mslab.enabled false
     property dfs.client.socket-timeout "${HBASE_HDFS_MS:-60000}"
     property hbase.procedure.remote.dispatcher.delay.msec 10
     # A region can be split again once the files of its parent are dropped: two minutes by default.
@@ -133,7 +135,8 @@ property() { echo "<property><name>$1</name><value>$2</value></property>"; }
 cp "$work/conf/hbase-site.xml" "$work/conf/core-site.xml"
 cp "$root/scripts/hbase/log4j2.properties" "$work/conf/"
 
-options=(-Xmx400m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true)
+# A server without memory would go on with changes that are half done, so it ends, as with bin/hbase.
+options=(-Xmx400m -XX:+ExitOnOutOfMemoryError -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true)
 # ZooKeeper's own web server would have a fixed port, which another cluster may have.
 options+=(-Dzookeeper.admin.enableServer=false)
 options+=(-Dio.netty.tryReflectionSetAccessible=true -cp "$work/conf:$(cat "$stamp")")
