@@ -1,8 +1,8 @@
 //! The calls of one connection that wait for their answers.
 //!
 //! A request that was not sent can be repeated elsewhere. A request of which a part was sent may be
-//! applied, whatever the caller does. So each call knows whether its request was sent, and keeps
-//! its place until its answer or its deadline, also if its caller gives up.
+//! applied, whatever its caller does. So each call knows whether its request was sent. Such a call
+//! stays here until its answer or its deadline, also if its caller gives up.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 
-/// How often the deadlines of requests are compared with the clock.
+/// How often the calls are looked at while any waits.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) type Answer = Result<Bytes, Failure>;
@@ -54,16 +54,21 @@ impl Calls {
         locked(&self.waiting).remove(&call_id)
     }
 
-    /// Returns the request of a call, to be written now. `None` if it is too late, or if nobody
-    /// waits for the answer.
-    pub(crate) fn send(&self, call_id: u32) -> Option<BytesMut> {
+    /// Returns the request of a call, to be written now, and its deadline. `None` if the deadline
+    /// has passed, or if nobody waits for the answer.
+    pub(crate) fn send(&self, call_id: u32) -> Option<(BytesMut, Instant)> {
         let mut waiting = locked(&self.waiting);
-        let call = waiting.get_mut(&call_id)?;
-        (call.until > Instant::now()).then(|| call.frame.take())?
+        let call = waiting.get_mut(&call_id).filter(|call| call.until > Instant::now())?;
+        Some((call.frame.take()?, call.until))
+    }
+
+    /// Whether a call still waits.
+    pub(crate) fn has(&self, call_id: u32) -> bool {
+        locked(&self.waiting).contains_key(&call_id)
     }
 
     /// Removes a call whose caller has given up, unless its request may have reached the server.
-    /// Returns whether it did.
+    /// Returns whether the call was removed.
     pub(crate) fn withdraw(&self, call_id: u32) -> bool {
         let mut waiting = locked(&self.waiting);
         let unsent = waiting.get(&call_id).is_some_and(|call| call.frame.is_some());
@@ -99,15 +104,19 @@ impl Calls {
         loop {
             let begun = self.begun.notified();
             let now = Instant::now();
-            let is_late = |call: &Call| call.frame.is_none() && call.until <= now;
-            let (is_empty, late) = {
+            let (is_empty, earliest) = {
                 let waiting = locked(&self.waiting);
-                (waiting.is_empty(), waiting.values().any(is_late))
+                let sent = waiting.values().filter(|call| call.frame.is_none());
+                (waiting.is_empty(), sent.map(|call| call.until).min())
             };
-            match (late, is_empty) {
-                (true, _) => return,
-                (false, true) => begun.await,
-                (false, false) => tokio::time::sleep(LOOK_EVERY).await,
+            match earliest {
+                Some(until) if until <= now => return,
+                None if is_empty => begun.await,
+                earliest => {
+                    let next = now + LOOK_EVERY;
+                    let next = earliest.map_or(next, |until| until.min(next));
+                    tokio::time::sleep_until(next).await;
+                }
             }
         }
     }

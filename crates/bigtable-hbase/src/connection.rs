@@ -102,7 +102,7 @@ impl Connection {
 
     /// True if no further call can succeed.
     pub(crate) fn is_broken(&self) -> bool {
-        self.calls.are_over()
+        self.calls.are_over() || self.requests.is_closed()
     }
 
     /// Calls a method, and waits for its answer at most for `timeout`. The server drops a call
@@ -135,7 +135,9 @@ impl Connection {
                 return Err(Failure::Moved("the request was not sent in time".to_owned()));
             }
             Err(_) => {
-                self.calls.end(&Failure::Lost("a call had no answer in time".to_owned()));
+                if self.calls.has(call_id) {
+                    self.calls.end(&Failure::Lost("a call had no answer in time".to_owned()));
+                }
                 answer.await
             }
         };
@@ -167,6 +169,15 @@ async fn halves(
     Ok((Box::new(reader), Box::new(writer)))
 }
 
+/// Ends the calls of a connection also if its task is dropped, as with its runtime.
+struct EndsCalls(Arc<Calls>);
+
+impl Drop for EndsCalls {
+    fn drop(&mut self) {
+        self.0.end(&Failure::Lost("the task of the connection has ended".to_owned()));
+    }
+}
+
 /// Reads and writes until the connection ends, and resets it.
 async fn serve(
     mut reader: ReadHalf,
@@ -175,13 +186,15 @@ async fn serve(
     calls: Arc<Calls>,
     server: Server,
 ) {
+    let ends = EndsCalls(calls);
+    let calls = &*ends.0;
     let failure = tokio::select! {
         // Nothing is written any more once one of the first two is ready.
         biased;
         () = calls.over() => Failure::Lost("the connection was closed".to_owned()),
         () = calls.overdue() => Failure::Lost("a call had no answer in time".to_owned()),
-        failure = read_answers(&mut reader, &calls, &server) => failure,
-        failure = write_requests(&mut writer, &mut requests, &calls) => failure,
+        failure = read_answers(&mut reader, calls, &server) => failure,
+        failure = write_requests(&mut writer, &mut requests, calls) => failure,
     };
     // The socket closes when both of its halves are dropped.
     drop((reader, writer));
@@ -195,23 +208,31 @@ async fn write_requests(
     calls: &Calls,
 ) -> Failure {
     while let Some(first) = requests.recv().await {
-        let (mut frames, mut next) = (BytesMut::new(), Some(first));
-        while let Some(frame) = next.map(|call_id| calls.send(call_id).unwrap_or_default()) {
-            // This copies no frame that is alone.
-            frames.unsplit(frame);
+        let (mut frames, mut earliest, mut next) = (BytesMut::new(), None, Some(first));
+        while let Some(call_id) = next {
+            if let Some((frame, until)) = calls.send(call_id) {
+                // This copies no frame that is alone.
+                frames.unsplit(frame);
+                earliest = Some(earliest.map_or(until, |other| until.min(other)));
+            }
             let full = frames.len() >= WRITTEN_AT_ONCE;
             next = if full { None } else { requests.try_recv().ok() };
         }
+        let Some(until) = earliest else { continue };
         let written = async {
             half.write_all(&frames).await?;
             // This leaves nothing in the buffers of TLS.
             half.flush().await
         };
-        if let Err(error) = written.await {
-            // The reader may know more: a server that refuses the client says so, and then closes.
-            tokio::time::sleep(REASON_MAX).await;
-            let why = format!("the connection broke while a request was sent: {error}");
-            return Failure::Lost(why);
+        match tokio::time::timeout_at(until, written).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                // The reader may know more: a server that refuses the client says so, and closes.
+                tokio::time::sleep(REASON_MAX).await;
+                let why = format!("the connection broke while a request was sent: {error}");
+                return Failure::Lost(why);
+            }
+            Err(_) => return Failure::Lost("a request could not be sent in time".to_owned()),
         }
     }
     Failure::Lost("the connection was dropped".to_owned())
@@ -393,14 +414,17 @@ mod tests {
 
     /// Waits until the first request is on its way.
     async fn first_is_sent(connection: &Connection) {
-        while !connection.calls.is_sent(0) {
-            tokio::task::yield_now().await;
-        }
+        let sent = async {
+            while !connection.calls.is_sent(0) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, sent).await.expect("the request is sent");
     }
 
     /// More than the sockets hold.
     const MUCH: usize = 64 << 20;
-    const LONG: Duration = Duration::from_secs(3600);
+    const LONG: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(1);
 
     #[tokio::test]
@@ -416,18 +440,39 @@ mod tests {
 
     /// Whether or not its caller is polled.
     #[tokio::test]
-    async fn a_request_without_an_answer_at_its_deadline_breaks_the_connection() {
-        let (_server, connection) = connected().await;
-        let mut first = std::pin::pin!(call(&connection, MUCH, 100 * SHORT));
+    async fn a_request_without_an_answer_at_its_deadline_resets_the_connection() {
+        let (mut server, connection) = connected().await;
+        // Long enough to encode the request on a busy machine.
+        let mut first = std::pin::pin!(call(&connection, MUCH, 3000 * SHORT));
         assert!(futures::poll!(first.as_mut()).is_pending());
         first_is_sent(&connection).await;
         let mut behind = std::pin::pin!(call(&connection, 1, LONG));
         assert!(futures::poll!(behind.as_mut()).is_pending());
-        connection.calls.over().await;
+        tokio::time::timeout(LONG, connection.calls.over()).await.expect("it is reset");
         let (first, behind) = (first.await, behind.await);
         assert!(matches!(first, Err(Failure::Lost(_))), "{first:?}");
         assert!(matches!(behind, Err(Failure::Moved(_))), "{behind:?}");
         let later = call(&connection, 1, LONG).await;
+        assert!(matches!(later, Err(Failure::Moved(_))), "{later:?}");
+        let mut read = Vec::new();
+        let end = server.read_to_end(&mut read).await.expect_err("a reset");
+        assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+        assert!(read.len() < MUCH, "the request was sent whole");
+    }
+
+    /// A test's runtime may end, and a store may outlive it.
+    #[test]
+    fn a_connection_whose_runtime_has_ended_is_broken() {
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_all().build().expect("a runtime")
+        };
+        let (_server, connection) = runtime().block_on(async {
+            let (server, connection) = connected().await;
+            (server.into_std().expect("a socket"), connection)
+        });
+        assert!(connection.is_broken());
+        let later = runtime().block_on(call(&connection, 1, LONG));
         assert!(matches!(later, Err(Failure::Moved(_))), "{later:?}");
     }
 
@@ -447,19 +492,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_was_given_up_is_not_sent() {
+    async fn a_request_that_was_given_up_or_is_late_is_not_sent() {
         let (server, connection) = connected().await;
         let mut first = Box::pin(call(&connection, MUCH, LONG));
         let mut given_up = Box::pin(call(&connection, 1, LONG));
+        let mut late = Box::pin(call(&connection, 1, SHORT));
         assert!(futures::poll!(first.as_mut()).is_pending());
         first_is_sent(&connection).await;
         assert!(futures::poll!(given_up.as_mut()).is_pending());
         drop(given_up);
+        assert!(futures::poll!(late.as_mut()).is_pending());
+        let passed = Instant::now() + SHORT;
+        tokio::time::sleep_until(passed).await;
         let read = Arc::default();
         let answers = tokio::spawn(answer(server, Arc::clone(&read)));
         first.await.unwrap();
         call(&connection, 1, LONG).await.unwrap();
-        assert_eq!(*locked(&read), [0, 2]);
+        assert_eq!(*locked(&read), [0, 3]);
+        let late = late.await;
+        assert!(matches!(late, Err(Failure::Moved(_))), "{late:?}");
         assert!(connection.calls.is_empty());
         answers.abort();
     }
