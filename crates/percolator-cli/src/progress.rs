@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::MissedTickBehavior;
 
+use crate::interrupt::Interrupt;
 use crate::output::to_stderr;
 use crate::owner::asked;
 
@@ -53,6 +55,35 @@ impl Progress {
         if !self.quiet && last.elapsed() >= LINE_EVERY {
             *last = Instant::now();
             to_stderr(format!("{message}\n").as_bytes());
+        }
+    }
+
+    /// Waits for the end of work. Meanwhile shows what `message` returns, about once in `every`.
+    /// Returns `None` after Ctrl-C.
+    ///
+    /// Both are polled all the time. A future that is not polled may hold what another one needs.
+    pub(crate) async fn during<T, E: Into<anyhow::Error>>(
+        self,
+        interrupt: &Interrupt,
+        work: impl Future<Output = Result<T, E>>,
+        every: Duration,
+        message: impl AsyncFn() -> anyhow::Result<String>,
+    ) -> anyhow::Result<Option<T>> {
+        let shown = async {
+            let mut look = tokio::time::interval(every);
+            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                look.tick().await;
+                match message().await {
+                    Ok(message) => self.say(0, &message),
+                    Err(error) => break error,
+                }
+            }
+        };
+        tokio::select! {
+            done = work => done.map(Some).map_err(Into::into),
+            () = interrupt.pressed() => Ok(None),
+            error = shown => Err(error),
         }
     }
 }

@@ -6,7 +6,6 @@ use clap::Args;
 use percolator::Percolator;
 use percolator::observe::{Backlog, IdleReport, Observed, SetAside};
 use serde_json::json;
-use tokio::time::MissedTickBehavior;
 
 use crate::clock;
 use crate::cmd::{backlog, failures, webindex};
@@ -84,25 +83,13 @@ impl Wait {
 
     /// Waits, and shows how much is left. Returns `None` after Ctrl-C.
     async fn idle(&self, context: &Context, db: &Percolator) -> anyhow::Result<Option<IdleReport>> {
-        let progress = Progress::new(context.out.quiet, None);
-        let show = async {
-            let mut look = tokio::time::interval(LOOK_EVERY);
-            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                look.tick().await;
-                match db.backlog().await {
-                    Ok(left) => progress.say(0, &format!("{} left", total(&left))),
-                    Err(error) => break error,
-                }
-            }
-        };
-        // All are polled all the time. A future that is not polled may hold what another one needs.
-        tokio::select! {
-            report = db.wait_idle(Some(self.timeout)) => return Ok(Some(report?)),
-            () = context.interrupt.pressed() => {}
-            error = show => return Err(error.into()),
+        let count = async || Ok(format!("{} left", total(&db.backlog().await?)));
+        let idle = Progress::new(context.out.quiet, None)
+            .during(&context.interrupt, db.wait_idle(Some(self.timeout)), LOOK_EVERY, count)
+            .await?;
+        if idle.is_some() {
+            return Ok(idle);
         }
-        drop(progress);
         let left = db.backlog().await?;
         context.out.note(&format!("interrupted with {} left; nothing is lost", total(&left)));
         Ok(None)

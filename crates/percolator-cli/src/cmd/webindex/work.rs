@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tokio::time::MissedTickBehavior;
 use webindex::{Progress, WebIndex};
 
 use crate::cmd::webindex::Index;
@@ -200,32 +199,17 @@ pub async fn drive<T>(
 /// Waits until the observers have caught up. Returns `false` after Ctrl-C, and prints how much is
 /// left.
 pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
-    let bar = crate::progress::Progress::new(context.out.quiet, None);
     let elsewhere = !index.runs_observers();
-    let show = async {
-        let mut look = tokio::time::interval(if elsewhere { COUNT_EVERY } else { LOOK_EVERY });
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            look.tick().await;
-            let waiting = if elsewhere {
-                match left(index).await {
-                    Ok(waiting) => waiting,
-                    Err(error) => break error,
-                }
-            } else {
-                index.database().hints_waiting() as u64
-            };
-            bar.say(0, &format!("observers at work, {} changes wait", grouped(waiting)));
-        }
+    let count = async || {
+        let waiting =
+            if elsewhere { left(index).await? } else { index.database().hints_waiting() as u64 };
+        Ok(format!("observers at work, {} changes wait", grouped(waiting)))
     };
-    // All are polled all the time. A future that is not polled may hold what another one needs.
-    let report = tokio::select! {
-        report = index.wait(None) => Some(report?),
-        () = context.interrupt.pressed() => None,
-        error = show => return Err(error),
-    };
+    let every = if elsewhere { COUNT_EVERY } else { LOOK_EVERY };
+    let report = crate::progress::Progress::new(context.out.quiet, None)
+        .during(&context.interrupt, index.wait(None), every, count)
+        .await?;
     let Some(report) = report else {
-        drop(bar);
         context.out.note(&format!(
             "interrupted with {} changes left for observers; nothing is lost, {}",
             grouped(left(index).await?),
@@ -237,7 +221,6 @@ pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
         ));
         return Ok(false);
     };
-    drop(bar);
     if let Some(first) = report.set_aside.first() {
         let count = grouped(report.set_aside.len() as u64);
         context.out.warn(&format!(
