@@ -96,13 +96,13 @@ impl Connection {
         let calls = Arc::new(Calls::default());
         let server = Server { address: address.to_owned(), tls: access.tls.clone() };
         let (requests, queue) = mpsc::unbounded_channel();
-        tokio::spawn(serve(reader, writer, queue, calls.clone(), server));
+        tokio::spawn(serve(reader, writer, queue, EndsCalls(calls.clone()), server));
         Ok(Connection { requests, calls, next_call: AtomicU32::new(0) })
     }
 
     /// True if no further call can succeed.
     pub(crate) fn is_broken(&self) -> bool {
-        self.calls.are_over() || self.requests.is_closed()
+        self.calls.are_over()
     }
 
     /// Calls a method, and waits for its answer at most for `timeout`. The server drops a call
@@ -169,7 +169,7 @@ async fn halves(
     Ok((Box::new(reader), Box::new(writer)))
 }
 
-/// Ends the calls of a connection also if its task is dropped, as with its runtime.
+/// Ends the calls of a connection also if its task is dropped, as at the end of its runtime.
 struct EndsCalls(Arc<Calls>);
 
 impl Drop for EndsCalls {
@@ -183,10 +183,9 @@ async fn serve(
     mut reader: ReadHalf,
     mut writer: WriteHalf,
     mut requests: mpsc::UnboundedReceiver<u32>,
-    calls: Arc<Calls>,
+    ends: EndsCalls,
     server: Server,
 ) {
-    let ends = EndsCalls(calls);
     let calls = &*ends.0;
     let failure = tokio::select! {
         // Nothing is written any more once one of the first two is ready.

@@ -16,7 +16,8 @@ use crate::proto::{ExceptionResponse, NameBytesPair};
 /// The reason why a call failed.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    /// Nothing was applied, and the region has moved: look it up again.
+    /// Nothing was applied. The region has moved, or its server cannot be reached: look it up
+    /// again.
     Moved(String),
     /// Nothing was applied: wait, then repeat.
     Busy(String),
