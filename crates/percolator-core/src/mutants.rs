@@ -75,6 +75,10 @@ bigtable::mutants! {
         by "h56_a_batch_with_one_contended_change_delivers_the_others",
     IDLE_OVER_PENDING "idle-over-pending" "H48"
         by "h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published",
+    FLIGHT_WITHOUT_END "flight-without-end" "H77"
+        by "h77_a_reader_that_is_not_polled_holds_up_no_other",
+    POLLED_BY_CALLERS "polled-by-callers" "H77"
+        by "h77_a_registration_that_is_not_polled_holds_up_no_other",
     SKIPS_FOR_EVER "skips-for-ever" "H50"
         by "h50_a_change_after_one_that_skips_observers_runs_its_observer",
     NO_ACK "no-ack" "H51 H52",

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bigtable::Timestamp;
 
 use crate::gc::readers::renew_registration;
+use crate::runtime::in_a_task;
 use crate::shared::Shared;
 use crate::txn::begin::{snapshot, snapshot_at};
 use crate::{Result, Snapshot};
@@ -35,6 +36,8 @@ pub(crate) async fn held_snapshot(shared: &Arc<Shared>, at: Option<Timestamp>) -
     // The registration names this one, until the next renewal.
     let first = open().await?;
     let count = shared.runtime().random();
-    renew_registration(shared, first.timestamp(), count).await?;
+    let (of, named) = (shared.clone(), first.timestamp());
+    let renew = async move { renew_registration(&of, named, count).await };
+    in_a_task(&**shared.runtime(), renew).await?;
     Ok(open().await?.held_by(hold))
 }

@@ -31,6 +31,7 @@ pub(crate) mod view;
 use std::time::Duration;
 
 use bigtable::{RowKey, Selection, TimeRange, Timestamp};
+use futures::future::{Either, select};
 
 use crate::gc::unfenced::{is_late, verdict_on_locks_seen};
 use crate::mutants::{self, off};
@@ -45,6 +46,9 @@ use crate::shared::Shared;
 use crate::txn::rows::{self, LockedCell, size};
 use crate::watch::Event;
 use crate::{Column, LockFate, Result};
+
+/// How long a task waits for another one of this client that decides the same transaction.
+const FLIGHT_MAX: Duration = Duration::from_secs(1);
 
 /// The result of resolving a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +105,7 @@ pub(crate) async fn resolve_since(
     }
     let flight = shared.verdicts().flight(met.start_ts);
     let Decision { fate, removed } = {
-        let _alone = flight.lock().await;
+        let _alone = alone(shared, &flight).await;
         match shared.verdicts().of(met.start_ts) {
             Some(verdict) => verdict.into(),
             None => decide(shared, met).await?,
@@ -121,6 +125,22 @@ pub(crate) async fn resolve_since(
     shared.suspects().forget(met.start_ts);
     apply(shared, met, verdict).await?;
     Ok(Resolved::Gone)
+}
+
+/// Waits until no other task of this client decides the transaction, but only for a while. A task
+/// that nobody polls would never end (H77). Two that decide at a time are like two clients.
+async fn alone<'a>(
+    shared: &Shared,
+    flight: &'a futures::lock::Mutex<()>,
+) -> Option<futures::lock::MutexGuard<'a, ()>> {
+    if let Some(alone) = flight.try_lock() {
+        return Some(alone);
+    }
+    let longest = if off(mutants::FLIGHT_WITHOUT_END) { 3600 * FLIGHT_MAX } else { FLIGHT_MAX };
+    match select(flight.lock(), shared.runtime().sleep(longest)).await {
+        Either::Left((alone, _)) => Some(alone),
+        Either::Right(_) => None,
+    }
 }
 
 /// The decision about a transaction.

@@ -1,8 +1,10 @@
 //! Tests liveness: heartbeats, tokens, clocks, and transactions that get past each other (H15,
-//! H17 to H19, H22, H26).
+//! H17 to H19, H22, H26, H77).
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::future::{Either, select};
 use percolator_core::{Error, LockService, Options, Runtime};
 
 use crate::faults::{Fault, LOCK, Op};
@@ -244,5 +246,28 @@ fn h26_many_readers_of_one_dead_transaction_decide_it_once() {
             .filter(|request| request.op == Op::Read && request.row == "p".into())
             .count();
         assert_eq!(primary_reads, 1, "the others take the verdict from the cache");
+    });
+}
+
+/// For example, the future of a branch of `select!` while another branch awaits.
+#[test]
+fn h77_a_reader_that_is_not_polled_holds_up_no_other() {
+    run(async |world| {
+        let (owner, reader) = (world.client().await, world.client().await);
+        let table = owner.table("t").await.unwrap();
+        drop(writing(&owner, &table, &[("p", "1"), ("s", "1"), ("t", "1")]).await.prewrite().await);
+        world.declare_dead(&owner);
+        // The first reader asks the primary, and gets no answer.
+        let held = world.store.on(Op::Read, "p", 1, Fault::Hold);
+        let first = Box::pin(get(&reader, &table, "s"));
+        let Either::Right(((), first)) = select(first, pin!(held.arrived())).await else {
+            panic!("it was not held");
+        };
+        let before = world.runtime.now();
+        assert_eq!(get(&reader, &table, "t").await, None);
+        let waited = world.runtime.now() - before;
+        assert!(waited < Duration::from_secs(2), "{waited:?}");
+        held.release();
+        assert_eq!(first.await, None);
     });
 }

@@ -1,10 +1,12 @@
 //! Tests garbage collection on stores that cannot compare a floor within their row operations.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::layer::StoreLayer;
 use bigtable::{MemoryStore, Store, Timestamp};
+use futures::future::{Either, select};
 use percolator_core::testing::{VirtualRuntime, client_on};
 use percolator_core::{AbortReason, Client, Error, GcOptions, Options, Result, Runtime, Table};
 
@@ -199,6 +201,8 @@ fn h35_a_reader_whose_registration_lapsed_gets_an_error_not_nothing() {
         assert_eq!(world.cells(&table, WRITE).await, 0);
         assert!(is_too_old(&tx.get(&table, "a", &BAL).await));
         assert!(is_too_old(&tx.scan(&table).collect().await));
+        // As if the process had only stood still.
+        reader.goes_on();
         assert!(is_too_old(&at(&reader.client, &table, "a", s).await));
         // A transaction that begins now is young.
         assert_eq!(get(&reader.client, &table, "a").await, None);
@@ -457,5 +461,31 @@ fn h04_what_ends_after_long_stays_registered_until_its_requests_are_over() {
             assert!(since < 3 * TERM, "its registration never goes");
             world.sleep_ms(50).await;
         }
+    });
+}
+
+/// For example, the future of a branch of `select!` while another branch awaits.
+#[test]
+fn h77_a_registration_that_is_not_polled_holds_up_no_other() {
+    run_unfenced(LIFE, async |world| {
+        let client = process(&world).await.client;
+        let table = client.table("t").await.unwrap();
+        let past = set(&client, &table, &[("a", "1")]).await;
+        // No timestamp of the past is young any more.
+        world.sleep_ms(2 * TERM.as_millis() as u64).await;
+        let registration = format!("reader/{}", client.incarnation());
+        let held = world.store.on(Op::System, &registration, 1, Fault::Hold);
+        let first = Box::pin(client.snapshot_at(past));
+        let Either::Right(((), first)) = select(first, pin!(held.arrived())).await else {
+            panic!("it was not held");
+        };
+        held.release();
+        let second = pin!(client.snapshot_at(past));
+        let waited = pin!(world.runtime.sleep(LIFE));
+        let Either::Left((second, _)) = select(second, waited).await else {
+            panic!("it waits for one that is not polled");
+        };
+        second.unwrap();
+        first.await.unwrap();
     });
 }
