@@ -20,8 +20,9 @@ use bigtable::sync::locked;
 use bigtable::{Store, Table};
 
 use crate::mutants::{self, off};
+use crate::oracle::lease::{Lease, lease_wait};
 use crate::oracle::record::{ADDRESS_BYTES_MAX, Record, read};
-use crate::oracle::window::{Lease, WindowOracle, lease_wait, open_table};
+use crate::oracle::window_oracle::{WindowOracle, open_table};
 use crate::outage::{Ended, Outage};
 use crate::runtime::fresh_incarnation;
 use crate::{Error, InvalidKind, Result, Runtime};

@@ -5,8 +5,10 @@
 //! which columns were observed when it was issued, and notifies them (H59).
 
 mod election;
+mod lease;
 mod record;
 mod window;
+mod window_oracle;
 
 use std::fmt::Debug;
 
@@ -16,7 +18,7 @@ use bigtable::Timestamp;
 use crate::Result;
 
 pub use election::{OracleNode, OracleOptions, OracleRole};
-pub use window::{TIMESTAMPS_MAX, WindowOracle};
+pub use window_oracle::{TIMESTAMPS_MAX, WindowOracle};
 
 /// A timestamp, and the version of the observer schema that was in force when it was issued.
 ///

@@ -1,9 +1,13 @@
-//! Tests the timestamp oracle: windows, restarts, successors, lost replies (H40 to H45).
+//! Tests the timestamp oracle: windows, restarts, successors, lost replies (H40 to H45, H77).
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use percolator_core::{Error, Incarnation, Oracle, Timestamp, WindowOracle};
+use futures::future::{Either, select};
+
+use percolator_core::{Error, Incarnation, Oracle, Runtime, Timestamp, WindowOracle};
 
 use crate::faults::{Fault, Op};
 use crate::world::{World, run};
@@ -197,5 +201,26 @@ fn h46_an_impossible_record_is_an_error_and_no_panic() {
             };
             assert!(matches!(result, Err(Error::Corrupt { .. } | Error::Oracle(_))), "{limit}");
         }
+    });
+}
+
+/// For example, the future of a branch of `select!` while another branch awaits.
+#[test]
+fn h77_a_call_of_the_oracle_that_is_not_polled_holds_up_no_other() {
+    run(async |world| {
+        let oracle = open(&world, 10).await;
+        // The first call extends the empty window.
+        let held = world.store.on(Op::System, "oracle", 1, Fault::Hold);
+        let first = Box::pin(oracle.timestamp());
+        let Either::Right(((), first)) = select(first, pin!(held.arrived())).await else {
+            panic!("it was not held");
+        };
+        held.release();
+        let second = pin!(oracle.timestamp());
+        let waited = pin!(world.runtime.sleep(Duration::from_secs(60)));
+        let Either::Left((second, _)) = select(second, waited).await else {
+            panic!("it waits for one that is not polled");
+        };
+        assert!(first.await.unwrap().timestamp > second.unwrap().timestamp);
     });
 }
