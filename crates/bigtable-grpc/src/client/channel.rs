@@ -37,6 +37,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Time of silence after which the client pings the server.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// How many bytes of answers may wait in a connection until their requests are polled. Each
+/// request has a bound of its own, of 2 MB by default. Without room for all of them, requests that
+/// their program does not poll would hold up the others of the connection (H77).
+const WINDOW: u32 = 1 << 30;
+
 /// The endpoints and credentials of a server.
 #[derive(Debug)]
 pub(crate) struct Way {
@@ -95,6 +100,7 @@ fn malformed<T>(url: &str, made: std::result::Result<T, tonic::transport::Error>
 
 fn patient(endpoint: Endpoint) -> Endpoint {
     endpoint
+        .initial_connection_window_size(WINDOW)
         .connect_timeout(CONNECT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEPALIVE)

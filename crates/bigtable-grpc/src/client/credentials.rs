@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bigtable::Error;
+use bigtable::sync::Turns;
 use gcp_auth::TokenProvider;
 use http::HeaderValue;
 use tokio::sync::Mutex;
@@ -74,10 +75,17 @@ struct Held {
 
 /// Supplies the header that authorizes a request.
 pub(crate) struct Credentials {
+    tokens: Arc<Tokens>,
+    /// Locked by the call that replaces a token which is still valid.
+    renewing: Mutex<()>,
+    /// The calls that fetch a token. One that its program does not poll holds up no other.
+    fetching: Turns,
+}
+
+/// The source of tokens, and the token that it gave last.
+struct Tokens {
     source: Box<dyn TokenSource>,
     held: RwLock<Option<Held>>,
-    /// Locked by the task that fetches a token.
-    fetching: Mutex<()>,
 }
 
 impl fmt::Debug for Credentials {
@@ -88,8 +96,8 @@ impl fmt::Debug for Credentials {
 
 impl Credentials {
     pub(crate) fn new(source: impl TokenSource + 'static) -> Self {
-        let (held, fetching) = (RwLock::default(), Mutex::default());
-        Credentials { source: Box::new(source), held, fetching }
+        let tokens = Arc::new(Tokens { source: Box::new(source), held: RwLock::default() });
+        Credentials { tokens, renewing: Mutex::default(), fetching: Turns::default() }
     }
 
     /// Finds this process's credentials for Google.
@@ -102,22 +110,29 @@ impl Credentials {
         }
     }
 
+    /// Returns the header, with a token that is still valid for a while. While one call fetches
+    /// the next token, the others use the current one.
+    pub(crate) async fn header(&self) -> Result<HeaderValue, NoCredentials> {
+        let now = Instant::now();
+        let _renewing = match self.tokens.held() {
+            Some(held) if now < held.renew => return Ok(held.header),
+            Some(held) if now < held.end => match self.renewing.try_lock() {
+                Ok(guard) => Some(guard),
+                Err(_) => return Ok(held.header),
+            },
+            _ => None,
+        };
+        self.fetching.run(self.tokens.clone().fetch()).await
+    }
+}
+
+impl Tokens {
     fn held(&self) -> Option<Held> {
         self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the header, with a token that is still valid for a while. While one task fetches
-    /// the next token, the others use the current one.
-    pub(crate) async fn header(&self) -> Result<HeaderValue, NoCredentials> {
-        let now = Instant::now();
-        let _fetching = match self.held() {
-            Some(held) if now < held.renew => return Ok(held.header),
-            Some(held) if now < held.end => match self.fetching.try_lock() {
-                Ok(guard) => guard,
-                Err(_) => return Ok(held.header),
-            },
-            _ => self.fetching.lock().await,
-        };
+    /// Returns the header, and fetches a token unless the held one lasts for a while.
+    async fn fetch(self: Arc<Self>) -> Result<HeaderValue, NoCredentials> {
         let held = self.held();
         if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.renew) {
             return Ok(held.header.clone());
@@ -204,6 +219,17 @@ mod tests {
         // The first caller fetches a token; the second does not wait for it.
         let (a, b) = tokio::join!(text(&credentials), text(&credentials));
         assert_eq!((a.as_str(), b.as_str()), ("Bearer secret-1", "Bearer secret-0"));
+    }
+
+    /// For example, the future of a branch of `select!` while another branch awaits (H77).
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_not_polled_holds_up_no_other() {
+        let credentials = Credentials::new(Arc::new(Counter::default()));
+        let mut unpolled = Box::pin(text(&credentials));
+        assert!(futures::poll!(&mut unpolled).is_pending());
+        let second = timeout(Duration::from_secs(60), text(&credentials)).await;
+        assert_eq!(second.expect("a token"), "Bearer secret-0");
+        assert_eq!(unpolled.await, "Bearer secret-0");
     }
 
     #[tokio::test(start_paused = true)]

@@ -143,7 +143,9 @@ impl GrpcTable {
     ) -> std::result::Result<(), Status> {
         let request = self.read_request(rows, filter, limit.rows_max);
         let request = self.channels.read_request(&self.routing, request);
-        let mut stream = self.channels.data().read_rows(request).await?.into_inner();
+        let mut data = self.channels.data();
+        let answer = once(self.channels.deadline(), data.read_rows(request));
+        let mut stream = answer.await?.into_inner();
         let mut merger = Merger::new(false);
         let broken = |what: String| Status::data_loss(format!("the stream is broken: {what}"));
         loop {

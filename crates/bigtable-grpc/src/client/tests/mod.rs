@@ -14,3 +14,4 @@ mod resending;
 mod runtimes;
 mod script;
 mod turns;
+mod unpolled;
