@@ -79,6 +79,8 @@ bigtable::mutants! {
         by "h77_a_reader_that_is_not_polled_holds_up_no_other",
     POLLED_BY_CALLERS "polled-by-callers" "H77"
         by "h77_a_registration_that_is_not_polled_holds_up_no_other",
+    UNPOLLED_STAYS "unpolled-stays" "H77"
+        by "h77_a_commit_that_is_not_polled_is_finished",
     SKIPS_FOR_EVER "skips-for-ever" "H50"
         by "h50_a_change_after_one_that_skips_observers_runs_its_observer",
     NO_ACK "no-ack" "H51 H52",

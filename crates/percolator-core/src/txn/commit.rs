@@ -107,7 +107,8 @@ impl Transaction {
     /// # Cancellation
     /// If the future is dropped after it was polled, the commit is finished in the background,
     /// as long as this process lives. It commits or aborts, and leaves no lock behind. The
-    /// caller does not learn which. A future that was never polled does nothing.
+    /// caller does not learn which. A future that is kept and not polled goes on in the
+    /// background after one or two seconds. A future that was never polled does nothing.
     pub async fn commit(mut self) -> Result<Timestamp> {
         let shared = self.shared.clone();
         shared.take_turn(ROWS_OF_A_COMMIT).await;

@@ -1,37 +1,44 @@
-//! Finishes commits whose caller drops the future.
+//! Finishes commits whose caller drops the future, or does not poll it.
 //!
 //! A future may be dropped at every point: a timeout fires, or a client of the service hangs
 //! up. Between the two phases of a commit this would leave locks whose owner lives. Every
-//! other client would wait for them as long as a lock lasts (H72). So every commit that has to
-//! wait runs through [`Background::finish`]. Its caller polls it as long as the caller exists.
-//! After that a task of its own polls it.
+//! other client would wait for them as long as a lock lasts (H72). A caller that keeps the future
+//! and does not poll it does the same harm (H77). So every commit that has to wait runs through
+//! [`Background::finish`]. Its caller polls it for the first one or two seconds, if the caller
+//! exists that long. After that a task of its own polls it.
 //!
 //! Invariants:
-//! * Work that has begun is polled without a pause until it ends. It may hold a lock that
-//!   other commits wait for, such as the lock of the oracle's record, or be the next to get
-//!   it. If it were not polled in its turn, it would block the tasks behind it forever.
+//! * Work that its caller has dropped is polled without a pause until it ends. It may hold a
+//!   lock that other commits wait for. If it were not polled in its turn, it would block the
+//!   tasks behind it forever.
 //! * At most [`FINISHED_MAX`] tasks run at a time. A further commit is left as a crash would
 //!   leave it.
 //! * A process that dies takes its tasks with it: nothing of a dead process is finished (H16).
 //!
 //! ADR-7 says what this design costs, and what would change it.
 
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
+use bigtable::sync::locked;
 use futures::future::BoxFuture;
 
 use crate::Runtime;
 use crate::bell::Bell;
 use crate::mutants::{self, off};
+use crate::txn::unfinished::{Adopt, Unfinished};
 
 /// With this many tasks in the background, a commit awaits its secondaries itself.
 const TASKS_MAX: usize = 256;
 /// Most tasks in the background, including those that finish commits.
 const FINISHED_MAX: usize = 16 * 1024;
+
+/// How often the list of waiting work is looked through. Work that was listed before the last look
+/// gets a task of its own.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The work of a client that goes on in the background.
 #[derive(Debug, Default)]
@@ -42,10 +49,29 @@ pub(crate) struct Background {
     unfinished: AtomicUsize,
     /// Rung when no work is left.
     finished: Bell,
+    waiting: Mutex<Waiting>,
+}
+
+/// The work that waits, and that callers poll.
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    /// How often the list was looked through.
+    looks: u64,
+    /// The work by number, with the looks before it came.
+    all: BTreeMap<u64, (u64, Arc<dyn Adopt>)>,
+    /// Whether a task looks through the list.
+    is_watched: bool,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting").field("all", &self.all.len()).finish()
+    }
 }
 
 /// Counts one piece of unfinished work as long as it lives.
-struct Counted(Arc<Background>);
+pub(super) struct Counted(Arc<Background>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -56,7 +82,7 @@ impl Drop for Counted {
 }
 
 impl Background {
-    fn count(self: &Arc<Self>) -> Counted {
+    pub(super) fn count(self: &Arc<Self>) -> Counted {
         self.unfinished.fetch_add(1, Ordering::SeqCst);
         Counted(self.clone())
     }
@@ -76,16 +102,67 @@ impl Background {
         }
     }
 
-    /// Runs work to its end. If the caller drops the returned future, the work goes on in the
-    /// background.
+    /// Runs work to its end. If the caller drops the returned future, or does not poll it, the
+    /// work goes on in the background.
     pub(crate) fn finish<T: Send + 'static>(
         self: &Arc<Self>,
         runtime: &Arc<dyn Runtime>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Unfinished<T> {
-        let (runtime, background) = (runtime.clone(), self.clone());
-        let _counted = background.count();
-        Unfinished { work: Some(Box::pin(work)), runtime, background, _counted }
+        Unfinished::new(Box::pin(work), runtime.clone(), self.clone())
+    }
+
+    /// Lists work that has to wait, and returns its number.
+    pub(super) fn waits(self: &Arc<Self>, runtime: &Arc<dyn Runtime>, work: Arc<dyn Adopt>) -> u64 {
+        let (number, is_watched) = {
+            let mut waiting = locked(&self.waiting);
+            let (number, looks) = (waiting.next, waiting.looks);
+            waiting.next += 1;
+            waiting.all.insert(number, (looks, work));
+            (number, std::mem::replace(&mut waiting.is_watched, true))
+        };
+        if !is_watched && !off(mutants::UNPOLLED_STAYS) {
+            runtime.spawn(Box::pin(watch(Arc::downgrade(self), runtime.clone())));
+        }
+        number
+    }
+
+    pub(super) fn no_longer_waits(&self, number: u64) {
+        // Drop the work outside of the lock.
+        let _work = locked(&self.waiting).all.remove(&number);
+    }
+
+    /// The work that was listed before the last look. `None` if no work waits: then the task that
+    /// looks ends.
+    fn look(&self) -> Option<Vec<(u64, Arc<dyn Adopt>)>> {
+        let mut waiting = locked(&self.waiting);
+        waiting.is_watched = !waiting.all.is_empty();
+        let looks = waiting.looks;
+        waiting.looks += 1;
+        let old = waiting.all.iter().take_while(|(_, (before, _))| *before < looks);
+        let old = old.map(|(number, (_, work))| (*number, work.clone())).collect();
+        waiting.is_watched.then_some(old)
+    }
+
+    /// Lets a task poll work from now on. Its caller keeps the work while there are too many tasks.
+    fn adopt(self: &Arc<Self>, runtime: &dyn Runtime, number: u64, work: Arc<dyn Adopt>) {
+        let Some(task) = self.task(FINISHED_MAX) else { return };
+        let Some((work, counted)) = work.adopt() else { return };
+        self.no_longer_waits(number);
+        run(runtime, task, work);
+        drop(counted);
+    }
+
+    /// Finishes work in a task. If too many tasks run, the work is dropped. Clients that find its
+    /// locks resolve them.
+    pub(super) fn finish_in_task(
+        self: &Arc<Self>,
+        runtime: &dyn Runtime,
+        work: BoxFuture<'static, ()>,
+    ) {
+        if let Some(task) = self.task(FINISHED_MAX) {
+            run(runtime, task, work);
+        }
     }
 
     /// Starts work in a task of its own if few tasks run. Otherwise returns the work, which
@@ -95,72 +172,46 @@ impl Background {
         runtime: &dyn Runtime,
         work: BoxFuture<'static, ()>,
     ) -> Result<(), BoxFuture<'static, ()>> {
-        self.start_below(TASKS_MAX, runtime, work)
+        let Some(task) = self.task(TASKS_MAX) else { return Err(work) };
+        run(runtime, task, work);
+        Ok(())
     }
 
-    fn start_below(
-        self: &Arc<Self>,
-        tasks_max: usize,
-        runtime: &dyn Runtime,
-        work: BoxFuture<'static, ()>,
-    ) -> Result<(), BoxFuture<'static, ()>> {
+    /// Counts a task, if fewer than `tasks_max` run.
+    fn task(self: &Arc<Self>, tasks_max: usize) -> Option<Task> {
         let one_more = |tasks| (tasks < tasks_max).then_some(tasks + 1);
-        if self.tasks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
-            return Err(work);
-        }
-        let task = (Task(self.clone()), self.count());
-        runtime.spawn(Box::pin(async move {
-            let _task = task;
-            work.await;
-        }));
-        Ok(())
+        self.tasks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Task { _counted: self.count(), background: self.clone() })
     }
 }
 
 /// Counts one task until it ends, also by a panic.
-struct Task(Arc<Background>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.tasks.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Work that its caller polls.
-pub(crate) struct Unfinished<T: Send + 'static> {
-    work: Option<BoxFuture<'static, T>>,
-    runtime: Arc<dyn Runtime>,
+struct Task {
     background: Arc<Background>,
-    /// Dropped only after the work has gone on in the background, so that the count never
-    /// falls to zero between.
     _counted: Counted,
 }
 
-impl<T: Send + 'static> Future for Unfinished<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        // Take the work out, so that work that panics here is not polled again.
-        let mut work = self.work.take().expect("it is not polled after its end");
-        let polled = work.as_mut().poll(context);
-        if polled.is_pending() {
-            self.work = Some(work);
-        }
-        polled
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.background.tasks.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<T: Send + 'static> Drop for Unfinished<T> {
-    fn drop(&mut self) {
-        if let Some(work) = self.work.take().filter(|_| !off(mutants::DROPPED_MEANS_DEAD)) {
-            let work = async move {
-                // No caller is left to receive the result.
-                drop(work.await);
-            };
-            // If too many tasks run, the work is dropped. Clients that find its locks resolve
-            // them.
-            let begun = self.background.start_below(FINISHED_MAX, &*self.runtime, Box::pin(work));
-            drop(begun);
+fn run(runtime: &dyn Runtime, task: Task, work: BoxFuture<'static, ()>) {
+    runtime.spawn(Box::pin(async move {
+        let _task = task;
+        work.await;
+    }));
+}
+
+/// Gives work that waits for long a task of its own, until no work waits.
+async fn watch(background: Weak<Background>, runtime: Arc<dyn Runtime>) {
+    loop {
+        runtime.sleep(LOOK_EVERY).await;
+        let Some(background) = background.upgrade() else { return };
+        let Some(old) = background.look() else { return };
+        for (number, work) in old {
+            background.adopt(&*runtime, number, work);
         }
     }
 }
@@ -185,9 +236,7 @@ mod tests {
                 pending::<()>().await;
                 drop(alive);
             });
-            let (runtime, background) = (runtime.clone(), background.clone());
-            let _counted = background.count();
-            drop(Unfinished { work: Some(work), runtime, background, _counted });
+            drop(background.finish(&runtime, work));
         }
         assert_eq!(Arc::strong_count(&alive) - 1, FINISHED_MAX);
         assert!(background.try_start(&*runtime, Box::pin(async {})).is_err());
@@ -201,9 +250,7 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(VirtualRuntime::new(1));
         let background = Arc::<Background>::default();
         let work: BoxFuture<'static, ()> = Box::pin(async { panic!("by test") });
-        let (counted, background_too) = (background.count(), background.clone());
-        let unfinished =
-            Unfinished { work: Some(work), runtime, background: background_too, _counted: counted };
+        let unfinished = background.finish(&runtime, work);
         let polled = AssertUnwindSafe(|| unfinished.now_or_never());
         assert!(std::panic::catch_unwind(polled).is_err());
         assert_eq!(background.tasks.load(Ordering::Relaxed), 0, "its rest goes on");

@@ -13,6 +13,7 @@
 //! commit       the primary's row, then the others      settle     a reply was lost
 //! one_step     both phases in one batch, where store and oracle are in this process
 //! abort        remove one's own locks                  finish     the future was dropped
+//!                                                      unfinished or is not polled
 //! watched      names, causes and times, for a watcher and the trace
 //! rows         the only builder of row operations
 //! ```
@@ -40,4 +41,5 @@ pub(crate) mod settle;
 pub(crate) mod snapshot;
 pub(crate) mod transact;
 pub(crate) mod transaction;
+mod unfinished;
 pub(crate) mod watched;

@@ -166,3 +166,32 @@ fn a_commit_that_was_never_polled_does_nothing() {
         assert_eq!(get(&client, &table, "p").await.as_deref(), Some("0"));
     });
 }
+
+/// For example, the future of a branch of `select!` while another branch awaits.
+#[test]
+fn h77_a_commit_that_is_not_polled_is_finished() {
+    for op in [Op::Prewrite, Op::CommitPrimary] {
+        run_both(async |world| {
+            let owner = world.process(Options::default(), 0).await.client;
+            let other = world.client().await;
+            let table = other.table("t").await.unwrap();
+            let held = world.store.on(op, "p", 1, Fault::Hold);
+            let tx = writing(&owner, &table, &[("p", "1"), ("s", "1")]).await;
+            let commit = Box::pin(tx.commit());
+            let Either::Right(((), commit)) = select(commit, pin!(held.arrived())).await else {
+                panic!("{op:?} was not held");
+            };
+            held.release();
+            let before = world.runtime.now();
+            // The first begins while the commit has a lock, the second waits for its end.
+            let _ = get(&other, &table, "p").await;
+            assert!(owner.close_within(Duration::from_secs(60)).await.commits_left == 0);
+            let waited = world.runtime.now() - before;
+            assert!(waited < Duration::from_secs(3), "{op:?}: {waited:?}");
+            assert_eq!(get(&other, &table, "s").await.as_deref(), Some("1"));
+            // The caller gets the result, although a task has finished the work.
+            let later = other.begin().await.unwrap().start_ts();
+            assert!(commit.await.unwrap() < later);
+        });
+    }
+}
