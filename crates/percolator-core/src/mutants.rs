@@ -77,8 +77,6 @@ bigtable::mutants! {
         by "h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published",
     FLIGHT_WITHOUT_END "flight-without-end" "H77"
         by "h77_a_reader_that_is_not_polled_holds_up_no_other",
-    POLLED_BY_CALLERS "polled-by-callers" "H77"
-        by "h77_a_registration_that_is_not_polled_holds_up_no_other",
     UNPOLLED_STAYS "unpolled-stays" "H77"
         by "h77_a_commit_that_is_not_polled_is_finished",
     SKIPS_FOR_EVER "skips-for-ever" "H50"

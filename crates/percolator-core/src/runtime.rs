@@ -9,11 +9,7 @@ use std::fmt::Debug;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::channel::oneshot;
 use futures::future::BoxFuture;
-
-use crate::mutants::{self, off};
-use crate::{Error, Result};
 
 /// Time, sleep, tasks and randomness for a [`Client`](crate::Client).
 ///
@@ -52,23 +48,6 @@ pub trait Runtime: Send + Sync + Debug {
         let _ = context;
         Poll::Ready(())
     }
-}
-
-/// Runs work in a task of its own, and waits for its end. So the work goes on while nobody polls
-/// its caller, and what it holds is free again soon (H77). It also goes on if the caller is dropped.
-pub(crate) async fn in_a_task<T: Send + 'static>(
-    runtime: &dyn Runtime,
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    if off(mutants::POLLED_BY_CALLERS) {
-        return work.await;
-    }
-    let (sender, receiver) = oneshot::channel();
-    runtime.spawn(Box::pin(async move {
-        let _ = sender.send(work.await);
-    }));
-    // A runtime that ends drops its tasks.
-    receiver.await.unwrap_or(Err(Error::Closed))
 }
 
 /// The number of scanned rows that cost about as much time as one commit.

@@ -38,8 +38,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// How many bytes of answers may wait in a connection until their requests are polled. Each
-/// request has a bound of its own, of 2 MB by default. Without room for all of them, requests that
-/// their program does not poll would hold up the others of the connection (H77).
+/// request has a bound of its own, of 2 MB by default, so there is room for 512. With less room,
+/// requests that their program does not poll would hold up the others of the connection (H77).
 const WINDOW: u32 = 1 << 30;
 
 /// The endpoints and credentials of a server.

@@ -78,7 +78,7 @@ pub(crate) struct Credentials {
     tokens: Arc<Tokens>,
     /// Locked by the call that replaces a token which is still valid.
     renewing: Mutex<()>,
-    /// The calls that fetch a token. One that its program does not poll holds up no other.
+    /// The calls that fetch a token. A call that its program does not poll holds up no other.
     fetching: Turns,
 }
 

@@ -125,7 +125,7 @@ async fn collect(shared: Arc<Shared>, options: GcOptions) {
 }
 
 /// Renews this client's registration as a reader.
-async fn keep_registered(shared: &Shared) {
+async fn keep_registered(shared: &Arc<Shared>) {
     let mut before = Timestamp::ZERO;
     // Random, because the registration must differ from one of an earlier collector of this
     // client.

@@ -3,17 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bigtable::sync::locked;
+use bigtable::sync::{Turns, locked};
 use bytes::Bytes;
 
 use crate::Runtime;
 use crate::gc::registration::Watched;
 use crate::gc::samples::Samples;
 use crate::txn::open_readers::OpenReaders;
-
-/// The value of this client's registration, as far as the client knows. A writer holds the
-/// lock while it writes.
-pub(crate) type Registered = futures::lock::Mutex<Option<Bytes>>;
 
 /// The state of a client's garbage collection: open timestamps of this client, samples of
 /// time, registrations of other clients, and this client's own registration.
@@ -24,7 +20,10 @@ pub(crate) struct Collection {
     /// Samples of this process alone, for stores without a floor.
     pub(super) lived: Mutex<Samples>,
     pub(super) watched: Mutex<Watched>,
-    pub(super) registered: Registered,
+    /// The value of this client's registration, as far as the client knows.
+    registered: Mutex<Option<Bytes>>,
+    /// The calls that write the registration. A call that nobody polls holds up no other (H77).
+    turns: Turns,
     /// The longest life of a request of any client that this one knows of, for stores without
     /// a floor.
     pub(super) longest_life: Mutex<Duration>,
@@ -41,6 +40,18 @@ impl Collection {
             longest_life,
             ..Collection::default()
         }
+    }
+
+    /// Runs work that writes the registration, after the work that came before.
+    pub(super) async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        self.turns.run(work).await
+    }
+
+    pub(super) fn registered(&self) -> MutexGuard<'_, Option<Bytes>> {
+        locked(&self.registered)
     }
 
     pub(super) fn longest_life(&self) -> MutexGuard<'_, Duration> {

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use bigtable::Timestamp;
 
 use crate::gc::readers::renew_registration;
-use crate::runtime::in_a_task;
 use crate::shared::Shared;
 use crate::txn::begin::{snapshot, snapshot_at};
 use crate::{Result, Snapshot};
@@ -36,8 +35,6 @@ pub(crate) async fn held_snapshot(shared: &Arc<Shared>, at: Option<Timestamp>) -
     // The registration names this one, until the next renewal.
     let first = open().await?;
     let count = shared.runtime().random();
-    let (of, named) = (shared.clone(), first.timestamp());
-    let renew = async move { renew_registration(&of, named, count).await };
-    in_a_task(&**shared.runtime(), renew).await?;
+    renew_registration(shared, first.timestamp(), count).await?;
     Ok(open().await?.held_by(hold))
 }

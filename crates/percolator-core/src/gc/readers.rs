@@ -21,6 +21,7 @@
 //! registration.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bigtable::{
     ConditionalMutation, Mutation, PageLimit, Probe, RowKey, RowRange, Selection, TimeRange,
@@ -36,25 +37,29 @@ use crate::{Incarnation, OldestReader, Result};
 /// Writes, renews or removes this client's registration. Registers only timestamps that were
 /// already open at `before`, an earlier answer of the oracle, unless a snapshot is held.
 pub(super) async fn renew_registration(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     before: Timestamp,
     count: u64,
 ) -> Result<()> {
-    let mut stored = shared.collection().registered.lock().await;
+    let of = shared.clone();
+    shared.collection().in_turn(async move { renew(&of, before, count).await }).await
+}
+
+async fn renew(shared: &Shared, before: Timestamp, count: u64) -> Result<()> {
     let oldest = shared.readers().oldest(shared.oracle().peek().await?);
     let wanted = oldest.filter(|oldest| *oldest <= before || shared.readers().is_held());
     let row = row_of(shared.incarnation());
     let lifetime_ms = u32::try_from(LIFETIME.as_millis()).unwrap_or(u32::MAX);
     let new = wanted.map(|oldest| Beat { oldest, lifetime_ms, count }.encode());
     let mutation = match &new {
-        None if stored.is_none() => return Ok(()),
+        None if shared.collection().registered().is_none() => return Ok(()),
         Some(beat) => Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, beat.clone()),
         None => Mutation::delete(SYSTEM, QUALIFIER, TimeRange::ALL),
     };
     let request =
         ConditionalMutation { otherwise: vec![mutation], ..ConditionalMutation::new(row) };
     shared.system().check_and_mutate_row(request).await?;
-    *stored = new;
+    *shared.collection().registered() = new;
     Ok(())
 }
 

@@ -207,15 +207,19 @@ pub(crate) async fn verdict_on_locks_seen(
 ///
 /// # Errors
 /// [`Error::TooOld`] below the safe point.
-pub(crate) async fn hold_past(shared: &Shared, ts: Timestamp) -> Result<()> {
-    let mut stored = shared.collection().registered.lock().await;
+pub(crate) async fn hold_past(shared: &Arc<Shared>, ts: Timestamp) -> Result<()> {
+    let of = shared.clone();
+    shared.collection().in_turn(async move { register_past(&of, ts).await }).await
+}
+
+async fn register_past(shared: &Shared, ts: Timestamp) -> Result<()> {
     if shared.readers().holds_for_a_request(ts) {
         return Ok(());
     }
     let asked = shared.runtime().now();
     let oldest = shared.readers().to_register().map_or(ts, |oldest| oldest.min(ts));
     shared.readers().narrow(Some(oldest));
-    write_registration(shared, &mut stored, Some(registration(shared, oldest))).await?;
+    write_registration(shared, Some(registration(shared, oldest))).await?;
     // Read the safe point after registering: a collector that does not see the registration
     // has stored its safe point before that.
     let floor = safe_point(shared).await?;
@@ -227,20 +231,20 @@ pub(crate) async fn hold_past(shared: &Shared, ts: Timestamp) -> Result<()> {
 }
 
 /// Renews this client's registration, or removes it when no timestamp needs one.
-pub(crate) async fn renew_hold(shared: &Shared) -> Result<()> {
-    let mut stored = shared.collection().registered.lock().await;
+pub(crate) async fn renew_hold(shared: &Arc<Shared>) -> Result<()> {
+    let of = shared.clone();
+    shared.collection().in_turn(async move { renew(&of).await }).await
+}
+
+async fn renew(shared: &Shared) -> Result<()> {
     let (asked, readers) = (shared.runtime().now(), shared.readers());
     // From now on, timestamps that the new registration does not name count as unprotected.
     let wanted = readers.to_register();
     readers.narrow(wanted);
     let Some(oldest) = wanted else {
-        return if stored.is_some() {
-            write_registration(shared, &mut stored, None).await
-        } else {
-            Ok(())
-        };
+        return write_registration(shared, None).await;
     };
-    write_registration(shared, &mut stored, Some(registration(shared, oldest))).await?;
+    write_registration(shared, Some(registration(shared, oldest))).await?;
     // A timestamp that has lapsed meanwhile stays lapsed: the safe point may have passed it.
     if readers.holds(oldest) {
         readers.registered(oldest, asked, None);
@@ -256,32 +260,29 @@ fn registration(shared: &Shared, oldest: Timestamp) -> Bytes {
 /// Replaces the registration by a new one, or removes it. Each request is conditional on the
 /// value that it replaces, and no two registrations are equal, so a late duplicate changes
 /// nothing.
-async fn write_registration(
-    shared: &Shared,
-    stored: &mut Option<Bytes>,
-    new: Option<Bytes>,
-) -> Result<()> {
+async fn write_registration(shared: &Shared, new: Option<Bytes>) -> Result<()> {
     let row = row_of(shared.incarnation());
     let probe = Probe::new(SYSTEM, QUALIFIER, TimeRange::ALL);
+    let registered = || shared.collection().registered();
     let write = vec![match &new {
         Some(new) => Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, new.clone()),
         None => Mutation::delete(SYSTEM, QUALIFIER, TimeRange::ALL),
     }];
     for _ in 0..WRITES_MAX {
-        if stored.is_none() && new.is_none() {
+        let (request, old) = (ConditionalMutation::new(&row), registered().clone());
+        if old.is_none() && new.is_none() {
             return Ok(());
         }
-        let (request, old) = (ConditionalMutation::new(&row), stored.clone());
         if branch::replace(shared.system(), request, probe.clone(), old, write.clone()).await? {
-            *stored = new;
+            *registered() = new;
             return Ok(());
         }
         // Either an own write was applied whose reply was lost, or another client has removed
         // the registration.
         let select = Selection::default().column(SYSTEM, QUALIFIER, TimeRange::ALL, 1);
         let found = shared.system().read_row(&row, &select).await?;
-        *stored = found.cells.first().map(|cell| cell.value.clone());
-        if *stored == new {
+        *registered() = found.cells.first().map(|cell| cell.value.clone());
+        if *registered() == new {
             return Ok(());
         }
     }

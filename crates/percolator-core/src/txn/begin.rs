@@ -8,7 +8,6 @@ use tracing::field::Empty;
 
 use crate::gc::unfenced::hold_past;
 use crate::mutants::{self, off};
-use crate::runtime::in_a_task;
 use crate::shared::Shared;
 use crate::txn::watched::Watched;
 use crate::{Error, Result, Snapshot, Transaction};
@@ -60,8 +59,7 @@ pub(crate) async fn snapshot_at(shared: &Arc<Shared>, ts: Timestamp) -> Result<S
     // it.
     let open = shared.readers().at(ts);
     if shared.unfenced().is_some() {
-        let of = shared.clone();
-        in_a_task(&**shared.runtime(), async move { hold_past(&of, ts).await }).await?;
+        hold_past(shared, ts).await?;
         return Ok(Snapshot::new(shared.clone(), ts, open));
     }
     let floor = shared.services().store.floor();

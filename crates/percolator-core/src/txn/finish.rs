@@ -144,15 +144,6 @@ impl Background {
         waiting.is_watched.then_some(old)
     }
 
-    /// Lets a task poll work from now on. Its caller keeps the work while there are too many tasks.
-    fn adopt(self: &Arc<Self>, runtime: &dyn Runtime, number: u64, work: Arc<dyn Adopt>) {
-        let Some(task) = self.task(FINISHED_MAX) else { return };
-        let Some((work, counted)) = work.adopt() else { return };
-        self.no_longer_waits(number);
-        run(runtime, task, work);
-        drop(counted);
-    }
-
     /// Finishes work in a task. If too many tasks run, the work is dropped. Clients that find its
     /// locks resolve them.
     pub(super) fn finish_in_task(
@@ -211,7 +202,11 @@ async fn watch(background: Weak<Background>, runtime: Arc<dyn Runtime>) {
         let Some(background) = background.upgrade() else { return };
         let Some(old) = background.look() else { return };
         for (number, work) in old {
-            background.adopt(&*runtime, number, work);
+            if let Some(task) = work.adopt() {
+                background.no_longer_waits(number);
+                // No bound: its caller holds the work in memory in any case.
+                runtime.spawn(task);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! has waited for a while therefore goes on in a task. The caller then only waits for the result.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -29,13 +30,14 @@ pub(crate) struct Unfinished<T: Send + 'static> {
 struct Slot<T>(Mutex<Held<T>>);
 
 struct Held<T> {
+    /// The work. `None` while it is polled, and once it has ended.
     work: Option<BoxFuture<'static, T>>,
-    /// Counts the work, as long as the caller polls it.
+    /// Counts the work until it has ended.
     counted: Option<Counted>,
     /// Whether a task polls the work.
     in_task: bool,
-    /// The result, once the task has it.
-    result: Option<T>,
+    /// The result, or the panic, once the task has it.
+    result: Option<std::thread::Result<T>>,
     /// The caller's waker.
     waker: Option<Waker>,
 }
@@ -119,8 +121,13 @@ impl<T> Slot<T> {
 
     fn poll_by_caller(&self, cx: &mut Context<'_>) -> Poll<T> {
         let mut held = locked(&self.0);
-        if let Some(result) = held.result.take() {
-            return Poll::Ready(result);
+        match held.result.take() {
+            Some(Ok(result)) => return Poll::Ready(result),
+            Some(Err(panic)) => {
+                drop(held);
+                resume_unwind(panic)
+            }
+            None => {}
         }
         if !held.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             held.waker = Some(cx.waker().clone());
@@ -145,22 +152,21 @@ impl<T> Slot<T> {
 
 /// Work that a task can take over from its caller.
 pub(super) trait Adopt: Send + Sync {
-    /// The task that polls the work from now on, and the count of the caller. `None` if there is
-    /// nothing to take over: the caller polls the work at this moment, or the work has ended.
-    fn adopt(self: Arc<Self>) -> Option<(BoxFuture<'static, ()>, Option<Counted>)>;
+    /// Returns the task that polls the work from now on. `None` if there is nothing to take over:
+    /// the caller polls the work at this moment, or the work has ended.
+    fn adopt(self: Arc<Self>) -> Option<BoxFuture<'static, ()>>;
 }
 
 impl<T: Send + 'static> Adopt for Slot<T> {
-    fn adopt(self: Arc<Self>) -> Option<(BoxFuture<'static, ()>, Option<Counted>)> {
-        let counted = {
+    fn adopt(self: Arc<Self>) -> Option<BoxFuture<'static, ()>> {
+        {
             let mut held = locked(&self.0);
             if held.work.is_none() || held.in_task {
                 return None;
             }
             held.in_task = true;
-            held.counted.take()
-        };
-        Some((Box::pin(Task(self)), counted))
+        }
+        Some(Box::pin(Task(self)))
     }
 }
 
@@ -172,7 +178,19 @@ impl<T> Future for Task<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(work) = locked(&self.0.0).work.take() else { return Poll::Ready(()) };
-        self.0.poll_work(work, cx).map(|result| locked(&self.0.0).result = Some(result))
+        let polled = catch_unwind(AssertUnwindSafe(|| self.0.poll_work(work, cx)));
+        let result = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(result)) => Ok(result),
+            Err(panic) => Err(panic),
+        };
+        let counted = {
+            let mut held = locked(&self.0.0);
+            held.result = Some(result);
+            held.counted.take()
+        };
+        drop(counted);
+        Poll::Ready(())
     }
 }
 
@@ -186,5 +204,78 @@ impl<T> Drop for Task<T> {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+
+    use futures::FutureExt;
+    use futures::channel::oneshot;
+
+    use super::*;
+    use crate::testing::VirtualRuntime;
+
+    /// Work that waits for a message, and panics if there is none; and its task.
+    type Adopted = (Unfinished<u8>, oneshot::Sender<u8>, BoxFuture<'static, ()>);
+
+    fn adopted(background: &Arc<Background>) -> Adopted {
+        let runtime: Arc<dyn Runtime> = Arc::new(VirtualRuntime::new(1));
+        let (sender, receiver) = oneshot::channel();
+        let mut work = background.finish(&runtime, async { receiver.await.expect("a message") });
+        assert!((&mut work).now_or_never().is_none());
+        let (_, slot) = work.waiting.as_ref().expect("it waits");
+        let task = slot.clone().adopt().expect("a task");
+        assert!(slot.clone().adopt().is_none(), "it has a task");
+        assert_eq!(background.unfinished(), 1);
+        (work, sender, task)
+    }
+
+    #[test]
+    fn a_task_ends_the_work_and_its_caller_gets_the_result() {
+        let background = Arc::default();
+        let (mut work, sender, mut task) = adopted(&background);
+        assert!((&mut task).now_or_never().is_none());
+        sender.send(7).unwrap();
+        assert!((&mut work).now_or_never().is_none(), "the task polls it");
+        assert!((&mut task).now_or_never().is_some());
+        assert_eq!(background.unfinished(), 0, "the caller need not come for that");
+        assert_eq!(work.now_or_never(), Some(7));
+    }
+
+    #[test]
+    fn a_caller_polls_the_work_again_if_the_runtime_drops_the_task() {
+        let background = Arc::default();
+        let (work, sender, task) = adopted(&background);
+        drop(task);
+        sender.send(7).unwrap();
+        assert_eq!(background.unfinished(), 1);
+        assert_eq!(work.now_or_never(), Some(7));
+        assert_eq!(background.unfinished(), 0);
+    }
+
+    #[test]
+    fn a_caller_that_drops_the_work_leaves_it_to_its_task() {
+        let background = Arc::default();
+        let (work, sender, task) = adopted(&background);
+        drop(work);
+        sender.send(7).unwrap();
+        assert_eq!(background.unfinished(), 1);
+        assert!(task.now_or_never().is_some());
+        assert_eq!(background.unfinished(), 0);
+    }
+
+    #[test]
+    fn a_panic_in_the_task_reaches_the_caller() {
+        let background = Arc::default();
+        let (work, sender, task) = adopted(&background);
+        drop(sender);
+        assert!(task.now_or_never().is_some());
+        assert_eq!(background.unfinished(), 0);
+        let panic: Box<dyn Any + Send> =
+            catch_unwind(AssertUnwindSafe(|| work.now_or_never())).unwrap_err();
+        let said = panic.downcast_ref::<String>().expect("a text");
+        assert!(said.contains("a message"), "{said}");
     }
 }

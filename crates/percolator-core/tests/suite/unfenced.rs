@@ -201,8 +201,6 @@ fn h35_a_reader_whose_registration_lapsed_gets_an_error_not_nothing() {
         assert_eq!(world.cells(&table, WRITE).await, 0);
         assert!(is_too_old(&tx.get(&table, "a", &BAL).await));
         assert!(is_too_old(&tx.scan(&table).collect().await));
-        // As if the process had only stood still.
-        reader.goes_on();
         assert!(is_too_old(&at(&reader.client, &table, "a", s).await));
         // A transaction that begins now is young.
         assert_eq!(get(&reader.client, &table, "a").await, None);

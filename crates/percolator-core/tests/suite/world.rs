@@ -157,11 +157,6 @@ impl Process {
         }
         self.locks.unregister(self.client.incarnation());
     }
-
-    /// Lets a process that crashed begin tasks again. Those that ended stay ended.
-    pub(crate) fn goes_on(&self) {
-        self.runtime.crashed.store(false, Ordering::Relaxed);
-    }
 }
 
 impl World {
