@@ -22,6 +22,7 @@ use fjall::{Keyspace, Slice};
 
 use crate::layout::chosen::Chosen;
 use crate::layout::tally::Tally;
+use crate::read::cells::Entries;
 
 /// The most cells that one refill step examines.
 const REFILL_CELLS_MAX: usize = 512;
@@ -66,6 +67,11 @@ impl Memory {
         &self.groups[position]
     }
 
+    /// Like [`MemoryGroup::list`].
+    pub(crate) fn list(&mut self, position: usize, table: u32, columns: &[Chosen<'_>]) {
+        self.groups[position].list(table, columns);
+    }
+
     pub(crate) fn apply(&mut self, changes: impl IntoIterator<Item = MemoryChange>) {
         for change in changes {
             self.groups[change.group].apply(change);
@@ -107,7 +113,7 @@ impl MemoryGroup {
     }
 
     /// Counts a cell that is added to the map.
-    fn count(&mut self, key: &[u8]) {
+    fn count(&mut self, key: &Slice) {
         if let Some(tally) = &mut self.tally {
             tally.add(key);
         }
@@ -164,6 +170,24 @@ impl MemoryGroup {
     pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
         let has_none = |tally: &Tally| tally.has_none(table, columns);
         self.spilled == 0 && self.tally.as_ref().is_some_and(has_none)
+    }
+
+    /// Lists the cells of these columns of a table from now on.
+    pub(crate) fn list(&mut self, table: u32, columns: &[Chosen<'_>]) {
+        if let Some(tally) = &mut self.tally {
+            tally.list(table, columns, &self.cells);
+        }
+    }
+
+    /// The cells of these columns of a table between two keys, if the group has lists of them.
+    pub(crate) fn listed(
+        &self,
+        table: u32,
+        columns: &[Chosen<'_>],
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Option<Entries<'_>> {
+        let tally = self.tally.as_ref().filter(|_| self.spilled == 0)?;
+        Some(Entries::Listed(tally.listed(table, columns, bounds)?, &self.cells))
     }
 
     /// Whether the map holds the cell.

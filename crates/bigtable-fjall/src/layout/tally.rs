@@ -1,17 +1,25 @@
-//! Counts how many cells each column has in the map of an in-memory group.
+//! Counts how many cells each column has in the map of an in-memory group, and lists the cells of
+//! columns that are looked for alone.
 //!
 //! Cells are ordered by row, so a scan of one column examines all cells of the group. For
-//! example, one column may have a million waiting cells and another none. A scan of the other
-//! column would examine a million cells to find nothing. The tally answers at once that the
-//! column has no cell.
+//! example, one column may have a million waiting cells and another none, or a few. A scan of the
+//! other column would examine a million cells to find nothing, or a few. The tally answers at once
+//! that the column has no cell. After a scan that examined many cells in vain, the tally lists the
+//! cells of the scan's columns, if they are few. The next scan reads the list. Most columns are
+//! never looked for alone, and have no list.
 //!
-//! Invariant: unless the tally has given up, its counts equal those of the map. The tally
-//! gives up at more than [`COLUMNS_MAX`] columns, and starts again when the map is empty.
-//! Groups that refuse cells beyond a bound, like that of locks, stay small and have no tally.
+//! Invariant: unless the tally has given up, its counts equal those of the map, and a list has
+//! exactly the column's cells. The tally gives up at more than [`COLUMNS_MAX`] columns, and starts
+//! again when the map is empty. Groups that refuse cells beyond a bound, like that of locks, stay
+//! small and have no tally.
 
-use std::collections::HashMap;
+use std::collections::btree_set::Range;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter::Peekable;
+use std::ops::Bound;
 
 use bigtable::Qualifiers;
+use fjall::Slice;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
@@ -21,51 +29,71 @@ use crate::layout::key::{Key, Shape};
 /// The most columns that are counted. Observed columns are few; locks may be in any column.
 const COLUMNS_MAX: usize = 64;
 
+/// Columns are rare if they have at most one in so many cells of the map.
+const RARE: usize = 16;
+
 /// A column: the bytes of a key for table, family and qualifier, without the row.
 type Column = SmallVec<[u8; 32]>;
 
-/// The counts, by column.
+/// The counts and lists, by column.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    counts: HashMap<Column, usize, RandomState>,
+    columns: HashMap<Column, Counted, RandomState>,
     gave_up: bool,
+}
+
+/// The cells of a column.
+#[derive(Debug, Default)]
+struct Counted {
+    count: usize,
+    /// Their keys, once the column was looked for alone.
+    keys: Option<BTreeSet<Slice>>,
 }
 
 impl Tally {
     /// Counts a cell that was added to the map.
-    pub(crate) fn add(&mut self, key: &[u8]) {
+    pub(crate) fn add(&mut self, key: &Slice) {
         if self.gave_up {
             return;
         }
         let Some(column) = column_of(key) else { return self.give_up() };
-        if let Some(count) = self.counts.get_mut(&column) {
-            *count += 1;
-        } else if self.counts.len() < COLUMNS_MAX {
-            self.counts.insert(column, 1);
-        } else {
-            self.give_up();
+        if let Some(counted) = self.columns.get_mut(&column) {
+            counted.count += 1;
+            if let Some(keys) = &mut counted.keys {
+                keys.insert(key.clone());
+            }
+            return;
         }
+        if self.columns.len() >= COLUMNS_MAX {
+            self.columns.retain(|_, counted| counted.count > 0);
+        }
+        if self.columns.len() >= COLUMNS_MAX {
+            return self.give_up();
+        }
+        self.columns.insert(column, Counted { count: 1, keys: None });
     }
 
     /// Counts a cell that has left the map. `is_empty` says whether the map is empty now.
     pub(crate) fn remove(&mut self, key: &[u8], is_empty: bool) {
         if is_empty {
             // `clear` keeps the memory for the next cells.
-            self.counts.clear();
+            self.columns.clear();
             self.gave_up = false;
         } else if !self.gave_up
             && let Some(column) = column_of(key)
-            && let Some(count) = self.counts.get_mut(&column)
+            && let Some(counted) = self.columns.get_mut(&column)
         {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&column);
+            counted.count -= 1;
+            match &mut counted.keys {
+                Some(keys) => drop(keys.remove(key)),
+                None if counted.count == 0 => drop(self.columns.remove(&column)),
+                None => {}
             }
         }
     }
 
     fn give_up(&mut self) {
-        self.counts.clear();
+        self.columns.clear();
         self.gave_up = true;
     }
 
@@ -73,12 +101,77 @@ impl Tally {
     pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
         !self.gave_up
             && columns.iter().all(|chosen| match &chosen.select.qualifiers {
-                Qualifiers::All => self.counts.is_empty(),
-                Qualifiers::Is(qualifier) => {
-                    let key = Key::column(table, &[], chosen.family, qualifier);
-                    column_of(&key).is_some_and(|column| !self.counts.contains_key(&column))
-                }
+                Qualifiers::All => self.columns.values().all(|counted| counted.count == 0),
+                Qualifiers::Is(_) => chosen_column(table, chosen).is_some_and(|column| {
+                    self.columns.get(&column).is_none_or(|counted| counted.count == 0)
+                }),
             })
+    }
+
+    /// Lists the cells of these columns from now on, until the map is empty. Does nothing if the
+    /// columns have more than a [`RARE`]th of the map's cells.
+    pub(crate) fn list(
+        &mut self,
+        table: u32,
+        columns: &[Chosen<'_>],
+        cells: &BTreeMap<Slice, Slice>,
+    ) {
+        let columns: Vec<Column> =
+            columns.iter().filter_map(|chosen| chosen_column(table, chosen)).collect();
+        let own = columns.iter().filter_map(|column| self.columns.get(column));
+        if own.map(|counted| counted.count).sum::<usize>() > cells.len() / RARE {
+            return;
+        }
+        for column in columns {
+            let Some(counted) = self.columns.get_mut(&column) else { continue };
+            if counted.keys.is_none() {
+                let own = |key: &&Slice| column_of(key).as_ref() == Some(&column);
+                counted.keys = Some(cells.keys().filter(own).cloned().collect());
+            }
+        }
+    }
+
+    /// The listed cells of these columns, between two keys. `None` unless all of the columns that
+    /// have cells are listed.
+    pub(crate) fn listed(
+        &self,
+        table: u32,
+        columns: &[Chosen<'_>],
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Option<Listed<'_>> {
+        if self.gave_up {
+            return None;
+        }
+        let mut listed = Listed::default();
+        for chosen in columns {
+            let Some(counted) = self.columns.get(&chosen_column(table, chosen)?) else { continue };
+            listed.0.push(counted.keys.as_ref()?.range::<[u8], _>(bounds).peekable());
+        }
+        Some(listed)
+    }
+}
+
+/// The keys of several columns, in order.
+#[derive(Default)]
+pub(crate) struct Listed<'a>(SmallVec<[Peekable<Range<'a, Slice>>; 2]>);
+
+impl<'a> Iterator for Listed<'a> {
+    type Item = &'a Slice;
+
+    fn next(&mut self) -> Option<&'a Slice> {
+        let next = |column: &mut Peekable<Range<'a, Slice>>| column.peek().copied();
+        let ahead =
+            self.0.iter_mut().enumerate().filter_map(|(n, column)| Some((next(column)?, n)));
+        let (_, first) = ahead.min()?;
+        self.0[first].next()
+    }
+}
+
+/// The column of a selection. `None` if the selection is for more than one.
+fn chosen_column(table: u32, chosen: &Chosen<'_>) -> Option<Column> {
+    match &chosen.select.qualifiers {
+        Qualifiers::All => None,
+        Qualifiers::Is(qualifier) => column_of(&Key::column(table, &[], chosen.family, qualifier)),
     }
 }
 
@@ -98,60 +191,71 @@ mod tests {
 
     const TABLES: [u32; 2] = [3, 70_000];
 
-    fn key(table: u32, row: u8, family: u8, qualifier: &str, version: u64) -> Vec<u8> {
+    fn key(table: u32, row: u8, family: u8, qualifier: &str, version: u64) -> Slice {
         let column = Key::column(table, &[row, 0, 1], family, qualifier.as_bytes());
-        column.at(Timestamp::new(version).unwrap()).to_vec()
+        Slice::new(&column.at(Timestamp::new(version).unwrap()))
     }
 
-    fn has_none(tally: &Tally, table: u32, family: u8, qualifiers: Qualifiers) -> bool {
+    /// Calls `with` with the selection of a column.
+    fn chosen<T>(family: u8, qualifiers: Qualifiers, with: impl FnOnce(&[Chosen<'_>]) -> T) -> T {
         let family_name = Family::from_static("notify");
         let select =
             ColumnSelect { family: family_name, qualifiers, time: TimeRange::ALL, versions_max: 1 };
-        tally.has_none(table, &[Chosen { family, select: &select }])
+        with(&[Chosen { family, select: &select }])
+    }
+
+    fn has_none(tally: &Tally, table: u32, family: u8, qualifiers: Qualifiers) -> bool {
+        chosen(family, qualifiers, |columns| tally.has_none(table, columns))
     }
 
     #[test]
-    fn cells_are_counted_by_table_family_and_qualifier() {
+    fn cells_are_counted_and_listed_by_table_family_and_qualifier() {
         let mut tally = Tally::default();
-        let mut there = Vec::new();
+        let (mut there, mut map) = (Vec::new(), BTreeMap::new());
         let is = |text: &'static str| Qualifiers::Is(text.as_bytes().into());
-        for (step, seed) in (0..4000_u32).map(|n| n.wrapping_mul(2_654_435_761)).enumerate() {
-            let qualifier = ["a", "b", ""][(seed >> 7) as usize % 3];
+        let mut lists = 0;
+        for (step, seed) in (0..1500_u32).map(|n| n.wrapping_mul(2_654_435_761)).enumerate() {
+            // Most cells are in the columns without a name, and only the others are listed.
+            let qualifier = *["a", "b"].get((seed >> 7) as usize % 20).unwrap_or(&"");
             let (table, family) = (TABLES[(seed >> 3) as usize % 2], (seed >> 5) as u8 % 2);
             let new = key(table, (seed >> 11) as u8, family, qualifier, u64::from(seed >> 20));
             // Cells come and go; at intervals all of them go.
-            if !there.contains(&new) {
+            if map.insert(new.clone(), Slice::default()).is_none() {
                 tally.add(&new);
                 there.push(new);
             }
+            if step % 10 == 0 {
+                chosen(family, is(qualifier), |columns| tally.list(table, columns, &map));
+            }
             if step % 3 == 0 || step % 500 > 450 {
                 while let Some(gone) = there.pop() {
-                    tally.remove(&gone, there.is_empty());
+                    map.remove(&gone);
+                    tally.remove(&gone, map.is_empty());
                     if step % 500 <= 450 {
                         break;
                     }
                 }
             }
-            tally = recounted(&there, tally);
             for (table, family) in TABLES.into_iter().flat_map(|t| [(t, 0), (t, 1)]) {
                 for qualifier in ["a", "b", ""] {
                     let of = Key::column(table, &[], family, qualifier.as_bytes());
                     let of = column_of(&of).unwrap();
-                    let none = !there.iter().any(|key| column_of(key).unwrap() == of);
-                    assert_eq!(has_none(&tally, table, family, is(qualifier)), none);
+                    let own = || map.keys().filter(|key| column_of(key).unwrap() == of);
+                    let counted = tally.columns.get(&of).map_or(0, |counted| counted.count);
+                    assert_eq!(counted, own().count());
+                    assert_eq!(has_none(&tally, table, family, is(qualifier)), counted == 0);
+                    let all = (Bound::Unbounded, Bound::Unbounded);
+                    chosen(family, is(qualifier), |columns| {
+                        if let Some(listed) = tally.listed(table, columns, all) {
+                            assert!(counted == 0 || !qualifier.is_empty());
+                            lists += usize::from(counted > 0);
+                            assert!(listed.eq(own()));
+                        }
+                    });
                 }
             }
         }
-    }
-
-    /// Returns the tally, after checking that its counts match the keys in `there`.
-    fn recounted(there: &[Vec<u8>], tally: Tally) -> Tally {
-        let mut counts: HashMap<Column, usize, RandomState> = HashMap::default();
-        for key in there {
-            *counts.entry(column_of(key).unwrap()).or_default() += 1;
-        }
-        assert_eq!(tally.counts, counts);
-        tally
+        assert!(lists > 300, "{lists}");
     }
 
     #[test]

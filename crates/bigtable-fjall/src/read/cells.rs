@@ -13,6 +13,7 @@ use fjall::{Keyspace, Readable, Slice, Snapshot};
 use crate::commit::recent::{Recall, Recent, using};
 use crate::layout::group::Group;
 use crate::layout::memory::Memory;
+use crate::layout::tally::Listed;
 use crate::read::published::Published;
 
 /// The cells of a group, as one reader sees them.
@@ -81,6 +82,7 @@ impl<'a> Stored<'a> {
         let (Stored::Versions(cells) | Stored::NewestFirst(cells, _)) = self;
         match cells.range(bounds.0, bounds.1) {
             Entries::Map(mut range) => Ok(range.next_back().map(|(key, _)| key.clone())),
+            Entries::Listed(keys, _) => Ok(keys.last().cloned()),
             Entries::Disk(mut entries) => entries.next_back().map(|entry| entry.key()).transpose(),
         }
     }
@@ -164,6 +166,8 @@ impl<'a> Cells<'a> {
 /// Iterates over [`Cells`].
 pub(crate) enum Entries<'a> {
     Map(std::collections::btree_map::Range<'a, Slice, Slice>),
+    /// The listed keys of a map.
+    Listed(Listed<'a>, &'a BTreeMap<Slice, Slice>),
     Disk(Box<fjall::Iter>),
 }
 
@@ -177,6 +181,10 @@ impl Entries<'_> {
             Entries::Map(range) => Ok(range.next().map(|(key, value)| {
                 let value = wants(key).then(|| value.clone());
                 (key.clone(), value)
+            })),
+            Entries::Listed(keys, map) => Ok(keys.next().map(|key| {
+                let value = wants(key).then(|| map.get(key).cloned());
+                (key.clone(), value.flatten())
             })),
             Entries::Disk(iter) => {
                 let Some(entry) = iter.next() else { return Ok(None) };

@@ -91,7 +91,15 @@ impl<'a> Cursor<'a> {
                 (newest, Walk::NewestFirst { columns, history })
             }
         };
-        let entries = cells.range(bounds.0, bounds.1);
+        Cursor::begin(walk, cells.range(bounds.0, bounds.1))
+    }
+
+    /// Opens a cursor over versions that were listed before.
+    pub(crate) fn over(entries: Entries<'a>, columns: &[Chosen<'a>]) -> Result<Self, Fault> {
+        Cursor::begin(Walk::Versions(Filter::new(Columns::new(columns))), entries)
+    }
+
+    fn begin(walk: Walk<'a>, entries: Entries<'a>) -> Result<Self, Fault> {
         let mut cursor = Cursor { walk, entries, ahead: None, examined: 0 };
         cursor.step()?;
         Ok(cursor)

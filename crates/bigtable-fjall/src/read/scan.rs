@@ -18,6 +18,7 @@ use crate::failure::fault::Fault;
 use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
 use crate::layout::key::{Key, Shape, row_of};
+use crate::layout::memory::Memory;
 use crate::layout::table_info::TableInfo;
 use crate::read::cells::Stored;
 use crate::read::cursor::Cursor;
@@ -25,6 +26,10 @@ use crate::read::cursor::Cursor;
 /// The most entries that one page examines, on disk or in memory. The bound returns control to
 /// the caller even if the scan selects almost nothing.
 const PAGE_ENTRIES_MAX: usize = 64 * 1024;
+
+/// A scan of an in-memory group has examined cells in vain if they are more than so many for each
+/// row that it found, and more than the square of this number. Then its columns are listed.
+const IN_VAIN: usize = 16;
 
 /// The rows of one group in a page.
 enum Part<'a> {
@@ -100,31 +105,39 @@ fn page(
     let mut parts = Vec::new();
     // The last row that all copies cover.
     let mut reach: Option<Key> = None;
-    let mut on_disk = Vec::new();
+    let (mut on_disk, mut in_vain) = (Vec::new(), Vec::new());
     {
         let mut memory = None;
         for wanted in wanted(table, select) {
-            let held = match wanted.group.memory {
+            let Wanted { group, columns } = &wanted;
+            let cursor = match group.memory {
                 Some(position) => {
                     let memory = memory.get_or_insert_with(|| engine.memory());
-                    if memory.group(position).has_none(table.id, &wanted.columns) {
+                    if memory.group(position).has_none(table.id, columns) {
                         continue;
                     }
-                    Stored::in_memory(wanted.group, memory)
+                    in_memory(memory, position, table.id, &wanted, (&from, &end))?
                 }
                 None => None,
             };
-            let Some(held) = held else {
+            let Some(cursor) = cursor else {
                 on_disk.push(wanted);
                 continue;
             };
-            let cursor = Cursor::open(held, &from, &end, &wanted.columns)?;
-            let (rows, ends) = copy(cursor, limit)?;
+            let Copied { rows, ends, examined } = copy(cursor, limit)?;
             reach = match (reach, ends) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
+            if examined > IN_VAIN * (rows.len() + IN_VAIN) {
+                in_vain.push(wanted);
+            }
             parts.push(Part::Copied(rows));
+        }
+    }
+    for Wanted { group, columns } in in_vain {
+        if let Some(position) = group.memory {
+            engine.memory_mut().list(position, table.id, &columns);
         }
     }
     snapshot = engine.snapshots.get(&engine.db)?;
@@ -190,11 +203,33 @@ fn wanted<'a>(table: &'a TableInfo, select: &'a Selection) -> Vec<Wanted<'a>> {
     wanted
 }
 
-/// Copies rows until a page is full. Also returns the last copied row if more rows follow it.
-fn copy(
-    mut cursor: Cursor<'_>,
-    limit: PageLimit,
-) -> std::result::Result<(VecDeque<CopiedRow>, Option<Key>), Fault> {
+/// A cursor over the cells of an in-memory group. `None` unless the map holds all of them.
+fn in_memory<'a>(
+    memory: &'a Memory,
+    position: usize,
+    table: u32,
+    Wanted { group, columns }: &Wanted<'a>,
+    (from, end): (&Key, &Key),
+) -> std::result::Result<Option<Cursor<'a>>, Fault> {
+    let bounds = (Bound::Included(&**from), Bound::Excluded(&**end));
+    if let Some(entries) = memory.group(position).listed(table, columns, bounds) {
+        return Cursor::over(entries, columns).map(Some);
+    }
+    let Some(held) = Stored::in_memory(group, memory) else { return Ok(None) };
+    Cursor::open(held, from, end, columns).map(Some)
+}
+
+/// Rows of an in-memory group.
+struct Copied {
+    rows: VecDeque<CopiedRow>,
+    /// The last copied row if more rows follow it.
+    ends: Option<Key>,
+    /// The number of entries examined.
+    examined: usize,
+}
+
+/// Copies rows until a page is full.
+fn copy(mut cursor: Cursor<'_>, limit: PageLimit) -> std::result::Result<Copied, Fault> {
     let mut rows = VecDeque::new();
     let mut bytes = 0;
     while let Some(row) = cursor.row().map(Key::from_prefix) {
@@ -205,10 +240,11 @@ fn copy(
             rows.push_back(CopiedRow { row: row.clone(), cells });
         }
         if limit.is_reached(rows.len(), bytes) || cursor.examined >= PAGE_ENTRIES_MAX {
-            return Ok((rows, cursor.row().is_some().then_some(row)));
+            let ends = cursor.row().is_some().then_some(row);
+            return Ok(Copied { rows, ends, examined: cursor.examined });
         }
     }
-    Ok((rows, None))
+    Ok(Copied { rows, ends: None, examined: cursor.examined })
 }
 
 fn merge(

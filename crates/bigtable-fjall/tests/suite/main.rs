@@ -18,6 +18,7 @@ mod opening;
 mod packs;
 mod pending;
 mod power_cut;
+mod rare;
 mod reopening;
 mod repair;
 mod rows;
