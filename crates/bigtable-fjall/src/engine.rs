@@ -247,7 +247,7 @@ impl Engine {
         self.memory.read().expect(NO_PANIC)
     }
 
-    /// The caller holds the commit lock, or changes no cell.
+    /// The caller holds the commit lock.
     pub(crate) fn memory_mut(&self) -> RwLockWriteGuard<'_, Memory> {
         self.memory.write().expect(NO_PANIC)
     }

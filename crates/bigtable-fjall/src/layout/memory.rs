@@ -16,13 +16,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
+use std::sync::RwLockReadGuard;
 
 use bigtable::OnFull;
 use fjall::{Keyspace, Slice};
 
 use crate::layout::chosen::Chosen;
-use crate::layout::tally::Tally;
-use crate::read::cells::Entries;
+use crate::layout::tally::{Listed, Lists, Tally};
 
 /// The most cells that one refill step examines.
 const REFILL_CELLS_MAX: usize = 512;
@@ -65,11 +65,6 @@ impl Memory {
 
     pub(crate) fn group(&self, position: usize) -> &MemoryGroup {
         &self.groups[position]
-    }
-
-    /// Like [`MemoryGroup::list`].
-    pub(crate) fn list(&mut self, position: usize, table: u32, columns: &[Chosen<'_>]) {
-        self.groups[position].list(table, columns);
     }
 
     pub(crate) fn apply(&mut self, changes: impl IntoIterator<Item = MemoryChange>) {
@@ -172,22 +167,27 @@ impl MemoryGroup {
         self.spilled == 0 && self.tally.as_ref().is_some_and(has_none)
     }
 
-    /// Lists the cells of these columns of a table from now on.
-    pub(crate) fn list(&mut self, table: u32, columns: &[Chosen<'_>]) {
-        if let Some(tally) = &mut self.tally {
+    /// Lists the cells of these columns of a table from now on, if they are rare.
+    pub(crate) fn list(&self, table: u32, columns: &[Chosen<'_>]) {
+        if let Some(tally) = &self.tally {
             tally.list(table, columns, &self.cells);
         }
     }
 
-    /// The cells of these columns of a table between two keys, if the group has lists of them.
-    pub(crate) fn listed(
+    /// The lists of cells, if the map holds every cell of the group.
+    pub(crate) fn lists(&self) -> Option<RwLockReadGuard<'_, Lists>> {
+        self.tally.as_ref().filter(|_| self.spilled == 0).map(Tally::lists)
+    }
+
+    /// The keys of these columns of a table between two keys, if they are listed.
+    pub(crate) fn listed<'l>(
         &self,
+        lists: &'l Lists,
         table: u32,
         columns: &[Chosen<'_>],
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Option<Entries<'_>> {
-        let tally = self.tally.as_ref().filter(|_| self.spilled == 0)?;
-        Some(Entries::Listed(tally.listed(table, columns, bounds)?, &self.cells))
+    ) -> Option<Listed<'l>> {
+        self.tally.as_ref()?.listed(lists, table, columns, bounds)
     }
 
     /// Whether the map holds the cell.

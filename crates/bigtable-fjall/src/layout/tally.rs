@@ -17,6 +17,7 @@ use std::collections::btree_set::Range;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::Peekable;
 use std::ops::Bound;
+use std::sync::{RwLock, RwLockReadGuard};
 
 use bigtable::Qualifiers;
 use fjall::Slice;
@@ -26,28 +27,31 @@ use smallvec::SmallVec;
 use crate::layout::chosen::Chosen;
 use crate::layout::key::{Key, Shape};
 
+const NO_PANIC: &str = "nothing panics while it holds the lock of the lists";
 /// The most columns that are counted. Observed columns are few; locks may be in any column.
 const COLUMNS_MAX: usize = 64;
 
-/// Columns are rare if they have at most one in so many cells of the map.
+/// A column is rare if it has at most one in so many cells of the map.
 const RARE: usize = 16;
+/// The most cells of a list.
+const LISTED_MAX: usize = 16 * 1024;
+/// The most cells of a map in which columns are listed. To list a column, a reader goes through
+/// the whole map, and changes wait meanwhile: about 20 ms.
+const LISTED_OF_MAX: usize = 256 * 1024;
 
 /// A column: the bytes of a key for table, family and qualifier, without the row.
-type Column = SmallVec<[u8; 32]>;
+pub(crate) type Column = SmallVec<[u8; 32]>;
+
+/// Keys, by column.
+pub(crate) type Lists = HashMap<Column, BTreeSet<Slice>, RandomState>;
 
 /// The counts and lists, by column.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    columns: HashMap<Column, Counted, RandomState>,
+    counts: HashMap<Column, usize, RandomState>,
+    /// The keys of columns that were looked for alone. A reader of the map may add a list.
+    lists: RwLock<Lists>,
     gave_up: bool,
-}
-
-/// The cells of a column.
-#[derive(Debug, Default)]
-struct Counted {
-    count: usize,
-    /// Their keys, once the column was looked for alone.
-    keys: Option<BTreeSet<Slice>>,
 }
 
 impl Tally {
@@ -57,95 +61,113 @@ impl Tally {
             return;
         }
         let Some(column) = column_of(key) else { return self.give_up() };
-        if let Some(counted) = self.columns.get_mut(&column) {
-            counted.count += 1;
-            if let Some(keys) = &mut counted.keys {
-                keys.insert(key.clone());
+        let lists = self.lists.get_mut().expect(NO_PANIC);
+        if let Some(list) = lists.get_mut(&column) {
+            list.insert(key.clone());
+            if list.len() > LISTED_MAX {
+                lists.remove(&column);
             }
-            return;
         }
-        if self.columns.len() >= COLUMNS_MAX {
-            self.columns.retain(|_, counted| counted.count > 0);
+        if let Some(count) = self.counts.get_mut(&column) {
+            *count += 1;
+        } else if self.counts.len() < COLUMNS_MAX {
+            self.counts.insert(column, 1);
+        } else {
+            self.give_up();
         }
-        if self.columns.len() >= COLUMNS_MAX {
-            return self.give_up();
-        }
-        self.columns.insert(column, Counted { count: 1, keys: None });
     }
 
     /// Counts a cell that has left the map. `is_empty` says whether the map is empty now.
     pub(crate) fn remove(&mut self, key: &[u8], is_empty: bool) {
+        let lists = self.lists.get_mut().expect(NO_PANIC);
         if is_empty {
             // `clear` keeps the memory for the next cells.
-            self.columns.clear();
+            self.counts.clear();
+            lists.clear();
             self.gave_up = false;
         } else if !self.gave_up
             && let Some(column) = column_of(key)
-            && let Some(counted) = self.columns.get_mut(&column)
+            && let Some(count) = self.counts.get_mut(&column)
         {
-            counted.count -= 1;
-            match &mut counted.keys {
-                Some(keys) => drop(keys.remove(key)),
-                None if counted.count == 0 => drop(self.columns.remove(&column)),
-                None => {}
+            if let Some(list) = lists.get_mut(&column) {
+                list.remove(key);
+            }
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&column);
             }
         }
     }
 
     fn give_up(&mut self) {
-        self.columns.clear();
+        self.counts.clear();
+        self.lists.get_mut().expect(NO_PANIC).clear();
         self.gave_up = true;
     }
 
     /// Whether the table certainly has no cell in any of these columns.
     pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
         !self.gave_up
-            && columns.iter().all(|chosen| match &chosen.select.qualifiers {
-                Qualifiers::All => self.columns.values().all(|counted| counted.count == 0),
-                Qualifiers::Is(_) => chosen_column(table, chosen).is_some_and(|column| {
-                    self.columns.get(&column).is_none_or(|counted| counted.count == 0)
-                }),
+            && columns.iter().all(|chosen| match chosen_column(table, chosen) {
+                None => self.counts.is_empty(),
+                Some(column) => !self.counts.contains_key(&column),
             })
     }
 
-    /// Lists the cells of these columns from now on, until the map is empty. Does nothing if the
-    /// columns have more than a [`RARE`]th of the map's cells.
-    pub(crate) fn list(
-        &mut self,
-        table: u32,
-        columns: &[Chosen<'_>],
-        cells: &BTreeMap<Slice, Slice>,
-    ) {
-        let columns: Vec<Column> =
-            columns.iter().filter_map(|chosen| chosen_column(table, chosen)).collect();
-        let own = columns.iter().filter_map(|column| self.columns.get(column));
-        if own.map(|counted| counted.count).sum::<usize>() > cells.len() / RARE {
-            return;
-        }
+    /// Lists the cells of these columns from now on, if they are rare, until the map is empty or
+    /// the list is too long. The caller reads the map, so that it does not change meanwhile.
+    pub(crate) fn list(&self, table: u32, columns: &[Chosen<'_>], cells: &BTreeMap<Slice, Slice>) {
+        let columns = columns.iter().filter_map(|chosen| chosen_column(table, chosen));
+        let mut lists = Lists::default();
         for column in columns {
-            let Some(counted) = self.columns.get_mut(&column) else { continue };
-            if counted.keys.is_none() {
-                let own = |key: &&Slice| column_of(key).as_ref() == Some(&column);
-                counted.keys = Some(cells.keys().filter(own).cloned().collect());
+            // A column without cells gets a list, too.
+            let count = self.counts.get(&column).copied().unwrap_or(0);
+            let is_rare = count <= LISTED_MAX.min(cells.len() / RARE);
+            if !is_rare || self.gave_up || cells.len() > LISTED_OF_MAX {
+                return;
+            }
+            if !self.lists().contains_key(&column) {
+                lists.insert(column, BTreeSet::new());
             }
         }
+        if lists.is_empty() {
+            return;
+        }
+        for key in cells.keys() {
+            if let Some(list) = column_of(key).and_then(|column| lists.get_mut(&column)) {
+                list.insert(key.clone());
+            }
+        }
+        let mut all = self.lists.write().expect(NO_PANIC);
+        if all.len() + lists.len() <= COLUMNS_MAX {
+            all.extend(lists);
+        }
+    }
+
+    pub(crate) fn lists(&self) -> RwLockReadGuard<'_, Lists> {
+        self.lists.read().expect(NO_PANIC)
     }
 
     /// The listed cells of these columns, between two keys. `None` unless all of the columns that
     /// have cells are listed.
-    pub(crate) fn listed(
+    pub(crate) fn listed<'l>(
         &self,
+        lists: &'l Lists,
         table: u32,
         columns: &[Chosen<'_>],
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Option<Listed<'_>> {
-        if self.gave_up {
+    ) -> Option<Listed<'l>> {
+        if self.gave_up || lists.is_empty() {
             return None;
         }
-        let mut listed = Listed::default();
+        // A selection may name a column twice, with different times.
+        let mut own = BTreeSet::new();
         for chosen in columns {
-            let Some(counted) = self.columns.get(&chosen_column(table, chosen)?) else { continue };
-            listed.0.push(counted.keys.as_ref()?.range::<[u8], _>(bounds).peekable());
+            own.insert(chosen_column(table, chosen)?);
+        }
+        let mut listed = Listed::default();
+        for column in own.into_iter().filter(|column| self.counts.contains_key(column)) {
+            listed.0.push(lists.get(&column)?.range::<[u8], _>(bounds).peekable());
         }
         Some(listed)
     }
@@ -241,13 +263,13 @@ mod tests {
                     let of = Key::column(table, &[], family, qualifier.as_bytes());
                     let of = column_of(&of).unwrap();
                     let own = || map.keys().filter(|key| column_of(key).unwrap() == of);
-                    let counted = tally.columns.get(&of).map_or(0, |counted| counted.count);
+                    let counted = tally.counts.get(&of).copied().unwrap_or(0);
                     assert_eq!(counted, own().count());
                     assert_eq!(has_none(&tally, table, family, is(qualifier)), counted == 0);
                     let all = (Bound::Unbounded, Bound::Unbounded);
                     chosen(family, is(qualifier), |columns| {
-                        if let Some(listed) = tally.listed(table, columns, all) {
-                            assert!(counted == 0 || !qualifier.is_empty());
+                        let twice = [columns[0], columns[0]];
+                        if let Some(listed) = tally.listed(&tally.lists(), table, &twice, all) {
                             lists += usize::from(counted > 0);
                             assert!(listed.eq(own()));
                         }

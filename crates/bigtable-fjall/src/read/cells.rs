@@ -167,7 +167,7 @@ impl<'a> Cells<'a> {
 pub(crate) enum Entries<'a> {
     Map(std::collections::btree_map::Range<'a, Slice, Slice>),
     /// The listed keys of a map.
-    Listed(Listed<'a>, &'a BTreeMap<Slice, Slice>),
+    Listed(Box<Listed<'a>>, &'a BTreeMap<Slice, Slice>),
     Disk(Box<fjall::Iter>),
 }
 

@@ -18,18 +18,20 @@ use crate::failure::fault::Fault;
 use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
 use crate::layout::key::{Key, Shape, row_of};
-use crate::layout::memory::Memory;
+use crate::layout::memory::MemoryGroup;
 use crate::layout::table_info::TableInfo;
-use crate::read::cells::Stored;
+use crate::read::cells::{Cells, Entries, Stored};
 use crate::read::cursor::Cursor;
 
 /// The most entries that one page examines, on disk or in memory. The bound returns control to
 /// the caller even if the scan selects almost nothing.
 const PAGE_ENTRIES_MAX: usize = 64 * 1024;
 
-/// A scan of an in-memory group has examined cells in vain if they are more than so many for each
-/// row that it found, and more than the square of this number. Then its columns are listed.
+/// A scan of an in-memory group was in vain if it examined more than so many cells for each row
+/// that it found.
 const IN_VAIN: usize = 16;
+/// A scan that examines fewer cells is never in vain.
+const EXAMINED_MIN: usize = 256;
 
 /// The rows of one group in a page.
 enum Part<'a> {
@@ -105,39 +107,29 @@ fn page(
     let mut parts = Vec::new();
     // The last row that all copies cover.
     let mut reach: Option<Key> = None;
-    let (mut on_disk, mut in_vain) = (Vec::new(), Vec::new());
+    let mut on_disk = Vec::new();
     {
         let mut memory = None;
         for wanted in wanted(table, select) {
-            let Wanted { group, columns } = &wanted;
-            let cursor = match group.memory {
-                Some(position) => {
-                    let memory = memory.get_or_insert_with(|| engine.memory());
-                    if memory.group(position).has_none(table.id, columns) {
-                        continue;
-                    }
-                    in_memory(memory, position, table.id, &wanted, (&from, &end))?
-                }
-                None => None,
-            };
-            let Some(cursor) = cursor else {
+            let Some(position) = wanted.group.memory else {
                 on_disk.push(wanted);
                 continue;
             };
-            let Copied { rows, ends, examined } = copy(cursor, limit)?;
+            let group = memory.get_or_insert_with(|| engine.memory()).group(position);
+            if group.has_none(table.id, &wanted.columns) {
+                continue;
+            }
+            let Some(copied) = in_memory(group, table.id, &wanted.columns, (&from, &end), limit)
+            else {
+                on_disk.push(wanted);
+                continue;
+            };
+            let (rows, ends) = copied?;
             reach = match (reach, ends) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            if examined > IN_VAIN * (rows.len() + IN_VAIN) {
-                in_vain.push(wanted);
-            }
             parts.push(Part::Copied(rows));
-        }
-    }
-    for Wanted { group, columns } in in_vain {
-        if let Some(position) = group.memory {
-            engine.memory_mut().list(position, table.id, &columns);
         }
     }
     snapshot = engine.snapshots.get(&engine.db)?;
@@ -203,33 +195,40 @@ fn wanted<'a>(table: &'a TableInfo, select: &'a Selection) -> Vec<Wanted<'a>> {
     wanted
 }
 
-/// A cursor over the cells of an in-memory group. `None` unless the map holds all of them.
-fn in_memory<'a>(
-    memory: &'a Memory,
-    position: usize,
+/// Copies rows of an in-memory group. `None` unless the map holds all of its cells. After a scan in
+/// vain, the group lists the cells of the columns.
+fn in_memory(
+    group: &MemoryGroup,
     table: u32,
-    Wanted { group, columns }: &Wanted<'a>,
+    columns: &[Chosen<'_>],
     (from, end): (&Key, &Key),
-) -> std::result::Result<Option<Cursor<'a>>, Fault> {
+    limit: PageLimit,
+) -> Option<std::result::Result<CopiedRows, Fault>> {
+    let map = group.whole()?;
     let bounds = (Bound::Included(&**from), Bound::Excluded(&**end));
-    if let Some(entries) = memory.group(position).listed(table, columns, bounds) {
-        return Cursor::over(entries, columns).map(Some);
+    if let Some(lists) = group.lists()
+        && let Some(listed) = group.listed(&lists, table, columns, bounds)
+    {
+        let cursor = Cursor::over(Entries::Listed(Box::new(listed), map), columns);
+        return Some(cursor.and_then(|mut cursor| copy(&mut cursor, limit)));
     }
-    let Some(held) = Stored::in_memory(group, memory) else { return Ok(None) };
-    Cursor::open(held, from, end, columns).map(Some)
+    let all = || {
+        let held = Stored::Versions(Cells::Map(map));
+        let mut cursor = Cursor::open(held, from, end, columns)?;
+        let copied = copy(&mut cursor, limit)?;
+        if cursor.examined > EXAMINED_MIN && cursor.examined > IN_VAIN * copied.0.len() {
+            group.list(table, columns);
+        }
+        Ok(copied)
+    };
+    Some(all())
 }
 
-/// Rows of an in-memory group.
-struct Copied {
-    rows: VecDeque<CopiedRow>,
-    /// The last copied row if more rows follow it.
-    ends: Option<Key>,
-    /// The number of entries examined.
-    examined: usize,
-}
+/// Rows of an in-memory group, and the last of them if more rows follow it.
+type CopiedRows = (VecDeque<CopiedRow>, Option<Key>);
 
 /// Copies rows until a page is full.
-fn copy(mut cursor: Cursor<'_>, limit: PageLimit) -> std::result::Result<Copied, Fault> {
+fn copy(cursor: &mut Cursor<'_>, limit: PageLimit) -> std::result::Result<CopiedRows, Fault> {
     let mut rows = VecDeque::new();
     let mut bytes = 0;
     while let Some(row) = cursor.row().map(Key::from_prefix) {
@@ -240,11 +239,10 @@ fn copy(mut cursor: Cursor<'_>, limit: PageLimit) -> std::result::Result<Copied,
             rows.push_back(CopiedRow { row: row.clone(), cells });
         }
         if limit.is_reached(rows.len(), bytes) || cursor.examined >= PAGE_ENTRIES_MAX {
-            let ends = cursor.row().is_some().then_some(row);
-            return Ok(Copied { rows, ends, examined: cursor.examined });
+            return Ok((rows, cursor.row().is_some().then_some(row)));
         }
     }
-    Ok(Copied { rows, ends: None, examined: cursor.examined })
+    Ok((rows, None))
 }
 
 fn merge(

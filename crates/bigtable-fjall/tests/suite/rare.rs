@@ -79,6 +79,35 @@ fn check(table: &dyn Table, model: &Model, columns: &[&'static str], from: u32, 
     assert_eq!(found, expected, "{columns:?} from {from}, {rows_max} rows a page");
 }
 
+/// A selection may name a column twice, with times that do not overlap.
+#[test]
+fn a_listed_column_that_is_selected_twice_has_each_version_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open(dir.path());
+    let mut model = Model::new();
+    for number in 0..1000 {
+        write(&*table, &mut model, number, OFTEN, Some(1));
+    }
+    for at in 1..7 {
+        let cell = Mutation::set(WAITING, "rare", ts(at), Vec::new());
+        let request =
+            ConditionalMutation { otherwise: vec![cell], ..ConditionalMutation::new(row(500)) };
+        block_on(table.check_and_mutate_row(request)).unwrap();
+    }
+    let select = Selection::default().column(WAITING, "rare", TimeRange::below(ts(4)), 2).column(
+        WAITING,
+        "rare",
+        TimeRange { from: ts(4), to: ts(5) },
+        2,
+    );
+    // The second scan reads the list that the first one has made.
+    for _ in 0..2 {
+        let page = block_on(table.scan(&RowRange::all(), &select, PageLimit::default())).unwrap();
+        let times = page.rows[0].cells.iter().map(|cell| cell.timestamp.as_u64());
+        assert_eq!(times.collect::<Vec<_>>(), [5, 4, 3, 2]);
+    }
+}
+
 #[test]
 fn a_column_with_few_cells_among_many_is_found_whatever_changes() {
     let dir = tempfile::tempdir().unwrap();

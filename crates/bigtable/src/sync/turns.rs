@@ -82,12 +82,14 @@ struct Turn(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The work. `None` while somebody polls it, and once it has ended.
+    /// The work. `None` while somebody polls or drops it, and once it has ended.
     work: Option<BoxFuture<'static, ()>>,
+    /// Whether the caller has dropped the work.
+    dropped: bool,
     has_ended: bool,
     /// Wakes everyone who waits for the end.
     waiting: Vec<Waker>,
-    /// Whether somebody came, or the work woke, while somebody else polled it.
+    /// Whether the work woke while somebody polled it.
     again: bool,
 }
 
@@ -98,8 +100,7 @@ impl std::fmt::Debug for Turn {
 }
 
 impl Turn {
-    /// Polls the work, unless somebody else does. A poller that puts the work back wakes all who
-    /// came meanwhile: otherwise nobody might poll it again.
+    /// Polls the work, unless somebody else does.
     fn poll(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut work = {
             let mut state = locked(&self.0);
@@ -109,28 +110,34 @@ impl Turn {
             if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
                 state.waiting.push(cx.waker().clone());
             }
-            let Some(work) = state.work.take() else {
-                state.again = true;
-                return Poll::Pending;
-            };
+            let Some(work) = state.work.take() else { return Poll::Pending };
             work
         };
         let waker = Waker::from(self.clone());
         let polled = work.poll_unpin(&mut Context::from_waker(&waker));
-        let (wake, polled) = {
-            let mut state = locked(&self.0);
-            state.has_ended |= polled.is_ready();
-            let again = take(&mut state.again) || state.has_ended;
-            let wake = if again { take(&mut state.waiting) } else { Vec::new() };
-            if state.has_ended {
-                (wake, Poll::Ready(()))
-            } else {
-                state.work = Some(work);
-                (wake, Poll::Pending)
-            }
-        };
+        let mut state = locked(&self.0);
+        if polled.is_ready() || state.dropped {
+            drop(state);
+            self.end(work);
+            return Poll::Ready(());
+        }
+        state.work = Some(work);
+        // Those whom the work woke have found it taken. Nobody may wake them again.
+        let wake = if take(&mut state.again) { take(&mut state.waiting) } else { Vec::new() };
+        drop(state);
         wake.into_iter().for_each(Waker::wake);
-        polled
+        Poll::Pending
+    }
+
+    /// Drops the work, and only then lets the next work begin.
+    fn end(&self, work: BoxFuture<'static, ()>) {
+        drop(work);
+        let waiting = {
+            let mut state = locked(&self.0);
+            state.has_ended = true;
+            take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -150,13 +157,15 @@ struct Ends(Arc<Turn>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        let (work, waiting) = {
+        let work = {
             let mut state = locked(&self.0.0);
-            state.has_ended = true;
-            (state.work.take(), take(&mut state.waiting))
+            state.dropped = true;
+            state.work.take()
         };
-        drop(work);
-        waiting.into_iter().for_each(Waker::wake);
+        // If somebody polls the work at this moment, it ends after that.
+        if let Some(work) = work {
+            self.0.end(work);
+        }
     }
 }
 
@@ -249,12 +258,39 @@ mod tests {
         }
     }
 
+    /// The next work must not begin while another thread still polls the work that was dropped.
+    /// Here the work drops its own call.
+    #[test]
+    fn work_that_is_dropped_while_it_is_polled_ends_before_the_next_begins() {
+        type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
+        let turns: &Turns = Box::leak(Box::default());
+        let first: Arc<Mutex<Option<Call>>> = Arc::default();
+        let (own, mut polls) = (first.clone(), 0);
+        let work = turns.run(poll_fn(move |_| {
+            polls += 1;
+            if polls == 2 {
+                drop(locked(&own).take());
+                let mut next = Box::pin(turns.run(async {}));
+                let mut nobody = Context::from_waker(Waker::noop());
+                assert!(next.poll_unpin(&mut nobody).is_pending(), "it overlaps");
+            }
+            Poll::Pending
+        }));
+        let mut nobody = Context::from_waker(Waker::noop());
+        let mut work: Call = Box::pin(work);
+        assert!(work.poll_unpin(&mut nobody).is_pending());
+        *locked(&first) = Some(work);
+        // The second caller polls the work of the first.
+        let mut second = Box::pin(turns.run(async { 2 }));
+        assert_eq!(second.poll_unpin(&mut nobody), Poll::Ready(2));
+    }
+
     /// Another thread may poll its call while the first polls the work, and the first may never
     /// poll again. Here the work polls the other call.
     #[test]
     fn a_caller_that_comes_while_another_polls_is_woken() {
         type Call = Pin<Box<dyn Future<Output = i32> + Send>>;
-        let turns = Box::leak(Box::<Turns>::default());
+        let turns: &Turns = Box::leak(Box::default());
         let second: Arc<Mutex<Option<Call>>> = Arc::default();
         let woken = Arc::<Count>::default();
         let (other, waker) = (second.clone(), Waker::from(woken.clone()));

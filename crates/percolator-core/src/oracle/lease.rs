@@ -55,7 +55,7 @@ impl Lease {
     }
 
     /// The end of a lease whose write begins now.
-    pub(super) fn from_now(&self) -> Duration {
+    pub(super) fn next_end(&self) -> Duration {
         self.runtime.now() + LEASE
     }
 

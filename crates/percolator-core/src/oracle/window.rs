@@ -192,7 +192,7 @@ impl Window {
         for _ in 0..WRITES_MAX {
             let old = locked(&self.record).clone().ok_or_else(superseded)?;
             let mut new = change(old.clone())?;
-            let asked = self.lease.as_ref().map(|lease| (lease, lease.from_now()));
+            let asked = self.lease.as_ref().map(|lease| (lease, lease.next_end()));
             new.lead = self.lease.as_ref().map(|lease| lease.sign(false));
             if replace(&*self.table, Some(&old), &new).await? {
                 *locked(&self.record) = Some(new.clone());

@@ -11,8 +11,8 @@
 //! * Work that its caller has dropped is polled without a pause until it ends. It may hold a
 //!   lock that other commits wait for. If it were not polled in its turn, it would block the
 //!   tasks behind it forever.
-//! * At most [`FINISHED_MAX`] tasks run at a time. A further commit is left as a crash would
-//!   leave it.
+//! * At most [`FINISHED_MAX`] tasks without a caller run at a time. A further commit is left as a
+//!   crash would leave it.
 //! * A process that dies takes its tasks with it: nothing of a dead process is finished (H16).
 //!
 //! ADR-7 says what this design costs, and what would change it.
@@ -151,9 +151,14 @@ impl Background {
         runtime: &dyn Runtime,
         work: BoxFuture<'static, ()>,
     ) {
-        if let Some(task) = self.task(FINISHED_MAX) {
+        if let Some(task) = self.finish_count() {
             run(runtime, task, work);
         }
+    }
+
+    /// Counts a task that finishes work which its caller has dropped, unless too many run.
+    pub(super) fn finish_count(self: &Arc<Self>) -> Option<TaskCount> {
+        self.task(FINISHED_MAX)
     }
 
     /// Starts work in a task of its own if few tasks run. Otherwise returns the work, which
@@ -169,26 +174,26 @@ impl Background {
     }
 
     /// Counts a task, if fewer than `tasks_max` run.
-    fn task(self: &Arc<Self>, tasks_max: usize) -> Option<Task> {
+    fn task(self: &Arc<Self>, tasks_max: usize) -> Option<TaskCount> {
         let one_more = |tasks| (tasks < tasks_max).then_some(tasks + 1);
         self.tasks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Task { _counted: self.count(), background: self.clone() })
+        Some(TaskCount { _counted: self.count(), background: self.clone() })
     }
 }
 
 /// Counts one task until it ends, also by a panic.
-struct Task {
+pub(super) struct TaskCount {
     background: Arc<Background>,
     _counted: Counted,
 }
 
-impl Drop for Task {
+impl Drop for TaskCount {
     fn drop(&mut self) {
         self.background.tasks.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn run(runtime: &dyn Runtime, task: Task, work: BoxFuture<'static, ()>) {
+fn run(runtime: &dyn Runtime, task: TaskCount, work: BoxFuture<'static, ()>) {
     runtime.spawn(Box::pin(async move {
         let _task = task;
         work.await;
@@ -204,7 +209,7 @@ async fn watch(background: Weak<Background>, runtime: Arc<dyn Runtime>) {
         for (number, work) in old {
             if let Some(task) = work.adopt() {
                 background.no_longer_waits(number);
-                // No bound: its caller holds the work in memory in any case.
+                // No bound: its caller holds the work in memory in any case, until it drops it.
                 runtime.spawn(task);
             }
         }

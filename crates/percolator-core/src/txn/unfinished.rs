@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 
 use crate::Runtime;
 use crate::mutants::{self, off};
-use crate::txn::finish::{Background, Counted};
+use crate::txn::finish::{Background, Counted, TaskCount};
 
 /// Work that has a caller.
 pub(crate) struct Unfinished<T: Send + 'static> {
@@ -40,6 +40,10 @@ struct Held<T> {
     result: Option<std::thread::Result<T>>,
     /// The caller's waker.
     waker: Option<Waker>,
+    /// The waker of the task.
+    task_waker: Option<Waker>,
+    /// Counts the task once the caller has dropped the work.
+    dropped: Option<TaskCount>,
 }
 
 impl<T: Send + 'static> Unfinished<T> {
@@ -94,7 +98,8 @@ impl<T: Send + 'static> Drop for Unfinished<T> {
             (None, Some(slot)) => {
                 let mut held = locked(&slot.0);
                 if held.in_task {
-                    return;
+                    drop(held);
+                    return slot.leave_to_task(&self.background);
                 }
                 let Some(work) = held.work.take() else { return };
                 (work, held.counted.take())
@@ -116,7 +121,29 @@ impl<T> Slot<T> {
             in_task: false,
             result: None,
             waker: Some(waker),
+            task_waker: None,
+            dropped: None,
         }))
+    }
+
+    /// Counts the task, because no caller holds the work any more. If too many tasks run, drops
+    /// the work.
+    fn leave_to_task(&self, background: &Arc<Background>) {
+        let count = background.finish_count();
+        let (work, waker, _counted) = {
+            let mut held = locked(&self.0);
+            let counted = held.counted.take();
+            if count.is_some() {
+                held.dropped = count;
+                drop(held);
+                return drop(counted);
+            }
+            (held.work.take(), held.task_waker.take(), counted)
+        };
+        drop(work);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     fn poll_by_caller(&self, cx: &mut Context<'_>) -> Poll<T> {
@@ -177,7 +204,12 @@ impl<T> Future for Task<T> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(work) = locked(&self.0.0).work.take() else { return Poll::Ready(()) };
+        let work = {
+            let mut held = locked(&self.0.0);
+            held.task_waker = Some(cx.waker().clone());
+            held.work.take()
+        };
+        let Some(work) = work else { return Poll::Ready(()) };
         let polled = catch_unwind(AssertUnwindSafe(|| self.0.poll_work(work, cx)));
         let result = match polled {
             Ok(Poll::Pending) => return Poll::Pending,
@@ -187,7 +219,7 @@ impl<T> Future for Task<T> {
         let counted = {
             let mut held = locked(&self.0.0);
             held.result = Some(result);
-            held.counted.take()
+            (held.counted.take(), held.dropped.take())
         };
         drop(counted);
         Poll::Ready(())
