@@ -130,7 +130,7 @@ impl Tally {
                 lists.insert(column, BTreeSet::new());
             }
         }
-        if lists.is_empty() {
+        if lists.is_empty() || self.lists().len() + lists.len() > COLUMNS_MAX {
             return;
         }
         for key in cells.keys() {
@@ -138,10 +138,7 @@ impl Tally {
                 list.insert(key.clone());
             }
         }
-        let mut all = self.lists.write().expect(NO_PANIC);
-        if all.len() + lists.len() <= COLUMNS_MAX {
-            all.extend(lists);
-        }
+        self.lists.write().expect(NO_PANIC).extend(lists);
     }
 
     pub(crate) fn lists(&self) -> RwLockReadGuard<'_, Lists> {
