@@ -477,7 +477,7 @@ mod tests {
 
     /// A branch of `select!` that awaits leaves the other futures unpolled.
     #[tokio::test]
-    async fn a_call_that_is_not_polled_holds_up_no_other() {
+    async fn h77_a_call_that_is_not_polled_holds_up_no_other() {
         let (server, connection) = connected().await;
         let mut first = std::pin::pin!(call(&connection, MUCH, LONG));
         let mut unpolled = std::pin::pin!(call(&connection, 1, LONG));

@@ -223,7 +223,7 @@ mod tests {
 
     /// For example, the future of a branch of `select!` while another branch awaits (H77).
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_not_polled_holds_up_no_other() {
+    async fn h77_a_request_that_is_not_polled_holds_up_no_other() {
         let credentials = Credentials::new(Arc::new(Counter::default()));
         let mut unpolled = Box::pin(text(&credentials));
         assert!(futures::poll!(&mut unpolled).is_pending());

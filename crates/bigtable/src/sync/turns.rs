@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_finish_work_that_nobody_polls_and_then_their_own() {
+    fn h77_callers_finish_work_that_nobody_polls_and_then_their_own() {
         block_on(async {
             let (turns, order) = (Turns::default(), Arc::new(Mutex::new(Vec::new())));
             let note = |name, after: Option<oneshot::Receiver<()>>| {

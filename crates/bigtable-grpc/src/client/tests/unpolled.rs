@@ -13,7 +13,7 @@ const LARGE: usize = 3 << 20;
 const UNPOLLED: usize = 8;
 
 #[tokio::test]
-async fn answers_that_nobody_takes_hold_up_no_other() {
+async fn h77_answers_that_nobody_takes_hold_up_no_other() {
     let script = Script::default();
     let options = ClientOptions { connections: 1, deadline: DEADLINE, ..ClientOptions::default() };
     let table = open_with(&script, options).await.unwrap();
