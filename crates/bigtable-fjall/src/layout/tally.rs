@@ -70,7 +70,12 @@ impl Tally {
         }
         if let Some(count) = self.counts.get_mut(&column) {
             *count += 1;
-        } else if self.counts.len() < COLUMNS_MAX {
+            return;
+        }
+        if self.counts.len() >= COLUMNS_MAX {
+            self.counts.retain(|_, count| *count > 0);
+        }
+        if self.counts.len() < COLUMNS_MAX {
             self.counts.insert(column, 1);
         } else {
             self.give_up();
@@ -81,8 +86,8 @@ impl Tally {
     pub(crate) fn remove(&mut self, key: &[u8], is_empty: bool) {
         let lists = self.lists.get_mut().expect(NO_PANIC);
         if is_empty {
-            // `clear` keeps the memory for the next cells.
-            self.counts.clear();
+            // The columns stay, because their next cells come soon.
+            self.counts.values_mut().for_each(|count| *count = 0);
             lists.clear();
             self.gave_up = false;
         } else if !self.gave_up
@@ -93,9 +98,6 @@ impl Tally {
                 list.remove(key);
             }
             *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&column);
-            }
         }
     }
 
@@ -105,12 +107,16 @@ impl Tally {
         self.gave_up = true;
     }
 
+    fn count(&self, column: &Column) -> usize {
+        self.counts.get(column).copied().unwrap_or(0)
+    }
+
     /// Whether the table certainly has no cell in any of these columns.
     pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
         !self.gave_up
             && columns.iter().all(|chosen| match chosen_column(table, chosen) {
-                None => self.counts.is_empty(),
-                Some(column) => !self.counts.contains_key(&column),
+                None => self.counts.values().all(|count| *count == 0),
+                Some(column) => self.count(&column) == 0,
             })
     }
 
@@ -121,8 +127,7 @@ impl Tally {
         let mut lists = Lists::default();
         for column in columns {
             // A column without cells gets a list, too.
-            let count = self.counts.get(&column).copied().unwrap_or(0);
-            let is_rare = count <= LISTED_MAX.min(cells.len() / RARE);
+            let is_rare = self.count(&column) <= LISTED_MAX.min(cells.len() / RARE);
             if !is_rare || self.gave_up || cells.len() > LISTED_OF_MAX {
                 return;
             }
@@ -163,7 +168,7 @@ impl Tally {
             own.insert(chosen_column(table, chosen)?);
         }
         let mut listed = Listed::default();
-        for column in own.into_iter().filter(|column| self.counts.contains_key(column)) {
+        for column in own.into_iter().filter(|column| self.count(column) > 0) {
             listed.0.push(lists.get(&column)?.range::<[u8], _>(bounds).peekable());
         }
         Some(listed)
@@ -260,7 +265,7 @@ mod tests {
                     let of = Key::column(table, &[], family, qualifier.as_bytes());
                     let of = column_of(&of).unwrap();
                     let own = || map.keys().filter(|key| column_of(key).unwrap() == of);
-                    let counted = tally.counts.get(&of).copied().unwrap_or(0);
+                    let counted = tally.count(&of);
                     assert_eq!(counted, own().count());
                     assert_eq!(has_none(&tally, table, family, is(qualifier)), counted == 0);
                     let all = (Bound::Unbounded, Bound::Unbounded);
