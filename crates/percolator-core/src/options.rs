@@ -37,7 +37,9 @@ pub struct Options {
     /// [`Error::Unknown`](crate::Error::Unknown). Default: 30 s.
     pub commit_deadline: Duration,
     /// Values up to this length travel inside lock and write records, so that a read needs no
-    /// lookup in the `data` family. Default: 255 bytes.
+    /// lookup in the `data` family. A commit in one step writes no locks: there values of up to
+    /// four times this length travel inside write records. Default: 256 bytes (so 1,024 bytes in
+    /// one step).
     pub short_value_bytes_max: usize,
     /// Whether a transaction reads columns ahead. A read of one cell then also fetches, in the
     /// same request, the columns of its row that earlier transactions read after it. The
@@ -105,6 +107,10 @@ pub enum Secondaries {
     Background,
 }
 
+/// How many times as long as in two phases a value in a write record may be after one step. A
+/// lock would carry the value a second time.
+const RECORD_VALUE_TIMES: usize = 4;
+
 /// The longest lifetime that clients accept, whatever a lock says.
 const LOCK_LIFETIME_MAX: Duration = Duration::from_secs(600);
 
@@ -125,6 +131,11 @@ impl Options {
         }
     }
 
+    /// The longest value in a write record that a commit in one step writes.
+    pub(crate) fn record_value_bytes_max(&self) -> usize {
+        self.short_value_bytes_max.saturating_mul(RECORD_VALUE_TIMES)
+    }
+
     /// The lifetime of this client's locks, capped at what other clients accept.
     pub(crate) fn lock_lifetime(&self) -> Duration {
         self.lock_lifetime.min(LOCK_LIFETIME_MAX)
@@ -143,7 +154,7 @@ impl Default for Options {
             transaction_life_max: Duration::from_secs(600),
             read_wait_max: Duration::from_secs(30),
             commit_deadline: Duration::from_secs(30),
-            short_value_bytes_max: 255,
+            short_value_bytes_max: 256,
             read_ahead: false,
             backlog_max: 2_000,
             backlog_of_store: false,

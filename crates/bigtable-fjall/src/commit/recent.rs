@@ -32,7 +32,7 @@ use crate::mutants::{self, off};
 /// The approximate bytes that an entry costs besides its key and value.
 const ENTRY_BYTES: usize = 96;
 /// Larger values are not cached: one of them would evict many small ones.
-const VALUE_BYTES_MAX: usize = 1024;
+const VALUE_BYTES_MAX: usize = 1280;
 
 /// The pack under each key; `None` if the key has none.
 type Generation = HashMap<Slice, Option<Slice>, RandomState>;

@@ -59,6 +59,8 @@ pub(crate) struct OneStep {
     /// The rows of the request, in order.
     rows: Vec<Part>,
     oracle: Arc<dyn Oracle>,
+    /// Longer values lie in `data`, apart from their write records.
+    record_value_bytes_max: usize,
 }
 
 /// A row of the request.
@@ -99,7 +101,8 @@ impl AtCommit for OneStep {
         let mut mutations = match part.planned {
             Some(planned) => {
                 let RowPlan { cells, handled, .. } = &self.planned[planned];
-                let mut mutations = rows::commit_one_step(self.start_ts, commit_ts, cells);
+                let (s, c) = (self.start_ts, commit_ts);
+                let mut mutations = rows::commit_one_step(s, c, cells, self.record_value_bytes_max);
                 mutations.extend(handled.iter().cloned());
                 mutations
             }
@@ -135,6 +138,7 @@ impl OneStep {
             planned: plan.rows.clone(),
             rows,
             oracle: shared.services().oracle.clone(),
+            record_value_bytes_max: shared.options().record_value_bytes_max(),
         }
     }
 

@@ -108,32 +108,40 @@ pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<
 }
 
 /// Commit of a row's cells without a prewrite: writes the records that prewrite and commit
-/// together leave.
+/// together leave. A long value lies in its write record if it has at most
+/// `record_value_bytes_max` bytes, because no lock carries it, too.
 pub(crate) fn commit_one_step(
     start_ts: Timestamp,
     commit_ts: Timestamp,
     cells: &[NewLock],
+    record_value_bytes_max: usize,
 ) -> Vec<Mutation> {
     let mut effect = Vec::with_capacity(4 * cells.len());
     for NewLock { column, lock, long_value, .. } in cells {
-        if let Some(value) = long_value {
-            effect.push(Mutation::set(DATA, column.to_bytes(), start_ts, value.clone()));
-        }
-        push_commit(&mut effect, column, lock, start_ts, commit_ts);
+        let value = match long_value {
+            Some(value) if value.len() > record_value_bytes_max => {
+                effect.push(Mutation::set(DATA, column.to_bytes(), start_ts, value.clone()));
+                &None
+            }
+            Some(_) => long_value,
+            None => &lock.short_value,
+        };
+        push_commit(&mut effect, column, lock, value, start_ts, commit_ts);
     }
     effect
 }
 
-/// Adds the write record of a cell, and its notification.
+/// Adds the write record of a cell, with the value if it lies there, and the notification.
 fn push_commit(
     effect: &mut Vec<Mutation>,
     column: &Column,
     lock: &Lock,
+    value: &Option<Bytes>,
     start_ts: Timestamp,
     commit_ts: Timestamp,
 ) {
     let q = || column.to_bytes();
-    let write = Write { start_ts, kind: lock.kind, short_value: lock.short_value.clone() };
+    let write = Write { start_ts, kind: lock.kind, short_value: value.clone() };
     effect.push(Mutation::set(WRITE, q(), commit_ts, write.encode()));
     if lock.notify {
         effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
@@ -156,7 +164,7 @@ pub(crate) fn commit(
     let mut request = ConditionalMutation { predicate, ..ConditionalMutation::new(row) };
     for LockedCell { column, lock } in cells {
         request.then.push(Mutation::delete(LOCK, column.to_bytes(), TimeRange::at(start_ts)));
-        push_commit(&mut request.then, column, lock, start_ts, commit_ts);
+        push_commit(&mut request.then, column, lock, &lock.short_value, start_ts, commit_ts);
     }
     request
 }

@@ -14,7 +14,7 @@ use percolator_core::{
     Timestamp, WindowOracle,
 };
 
-use crate::faults::{Caught, Fault, FaultyStore, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
+use crate::faults::{Caught, DATA, Fault, FaultyStore, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
 use crate::notifications::{COUNT, one_thread, register};
 use crate::world::{
     A, B, BAL, World, add, counting, get, get_column, is_aborted, number, observer, run, set,
@@ -177,7 +177,7 @@ fn it_leaves_what_the_two_phases_leave_and_never_a_lock() {
             let client = store.client(&world, options).await;
             let (t, u) = (client.table("t").await.unwrap(), client.table("u").await.unwrap());
             register(&client, "watcher").await;
-            let long = "x".repeat(300);
+            let long = "x".repeat(2000);
             for value in ["1", long.as_str()] {
                 let mut tx = client.begin().await.unwrap();
                 tx.set(&t, "a", &BAL, value.to_owned()).unwrap();
@@ -205,6 +205,31 @@ fn it_leaves_what_the_two_phases_leave_and_never_a_lock() {
     assert_eq!(one, two, "cell by cell");
     assert!(one.iter().flat_map(|row| &row.cells).all(|cell| cell.family != LOCK));
     assert!(one.iter().flat_map(|row| &row.cells).any(|cell| cell.family == NOTIFY));
+}
+
+/// A lock would carry the value a second time, so the bound is lower in two phases (ADR-22).
+#[test]
+fn a_record_of_one_step_takes_values_of_four_times_the_short_length() {
+    for (commit_path, short) in [(CommitPath::TwoPhases, 256), (CommitPath::OneStep, 1024)] {
+        run(async move |world| {
+            let store = OneStep::over(&world, &[]);
+            let options = Options { commit_path, ..Options::default() };
+            let client = store.client(&world, options).await;
+            let table = client.table("t").await.unwrap();
+            let before = client.begin().await.unwrap();
+            for (length, apart) in [(short, 0), (short + 1, 1), (short, 1)] {
+                let value = "x".repeat(length);
+                let mut tx = client.begin().await.unwrap();
+                tx.set(&table, "a", &BAL, value.clone()).unwrap();
+                tx.commit().await.unwrap();
+                assert_eq!(world.cells(&table, DATA).await, apart, "{commit_path:?}: {length}");
+                let reader = client.begin().await.unwrap();
+                let found = reader.get(&table, "a", &BAL).await.unwrap();
+                assert_eq!(found.as_deref(), Some(value.as_bytes()));
+            }
+            assert_eq!(before.get(&table, "a", &BAL).await.unwrap(), None);
+        });
+    }
 }
 
 fn table_families(select: bigtable::Selection) -> bigtable::Selection {

@@ -15,7 +15,7 @@ fn columns(count: usize) -> Vec<Column> {
 /// The length of a document's column. In the table "long", every fifth column has a long
 /// value.
 fn length(table: &Table, n: usize) -> usize {
-    n + if table.name() == "long" && n.is_multiple_of(5) { 300 } else { 10 }
+    n + if table.name() == "long" && n.is_multiple_of(5) { 2000 } else { 10 }
 }
 
 /// Writes documents with these columns.

@@ -1,8 +1,7 @@
 //! Overwrites the cells of a store at a fixed rate for a long time, while garbage is collected.
 //! Shows how the cost of an update and the size of the store develop, minute by minute.
 //!
-//! An update is a transaction that gets a cell and sets it. Its value is longer than what a write
-//! record takes, so a get reads twice. One client updates random rows.
+//! An update is a transaction that gets a cell and sets it. One client updates random rows.
 //!
 //! A call counts as slow if it takes longer than [`SLOW`]. Callers notice such a call, and
 //! percentiles do not show it. At 5,000 calls a second, 50 slow ones a minute are beyond the 99.9th

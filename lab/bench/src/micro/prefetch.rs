@@ -22,7 +22,7 @@ const COLUMNS: usize = 20;
 /// value does not fit into its record, and takes a second read.
 const LONG_EVERY: usize = 5;
 const SHORT_BYTES: usize = 10;
-const LONG_BYTES: usize = 300;
+const LONG_BYTES: usize = 2000;
 const FEWER: f64 = 10.0;
 
 /// Reads of the store that documents of twenty columns take, one column after the other and with
