@@ -2,7 +2,7 @@
 //! engine's log shows how far the thread is, and which thread deletes a file.
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
@@ -67,18 +67,6 @@ thread_local! {
 /// The names of threads that deleted files of runs, each with the engine's message, which has the
 /// path.
 static DELETED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
-
-/// The journals that were synced ahead of the engine.
-static SYNCED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-pub(crate) fn note_synced(journal: &Path) {
-    SYNCED.lock().unwrap().push(journal.to_owned());
-}
-
-/// How often journals in this directory were synced ahead of the engine.
-pub(crate) fn synced(dir: &Path) -> usize {
-    SYNCED.lock().unwrap().iter().filter(|journal| journal.starts_with(dir)).count()
-}
 
 /// The names of the threads that have deleted files of runs in this directory since the first
 /// call.

@@ -47,16 +47,10 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
         return Err(not_written(engine, &error));
     }
     let batch = Written { bytes, number, end: engine.db.visible_seqno(), calm };
-    let mut journals = engine.journals();
-    if let Err(error) = journals.after(&batch) {
+    if let Err(error) = engine.journals().after(&batch) {
         // The batch itself is as durable as required. Stop writes: before the next batch the
         // engine is opened anew, and its journals get their names.
         engine.stop(&fjall::Error::Io(error));
-    }
-    let to_sync = journals.sync_due(bytes, sync);
-    drop(journals);
-    if let Some(journal) = to_sync {
-        engine.freeing.sync(journal);
     }
     engine.snapshots.forget();
     using(locked(&engine.recent), |recent| {

@@ -1,5 +1,4 @@
-//! Frees sealed write buffers, and deletes files that nothing needs, on a thread of its own. The
-//! thread also syncs journals (`sync_ahead.rs`).
+//! Frees sealed write buffers, and deletes files that nothing needs, on a thread of its own.
 //!
 //! A write buffer is a skip list, and the engine frees it node by node. A file that a merge has
 //! replaced is deleted with the last list of files that names it. Deleting a run of 64 MiB takes
@@ -44,7 +43,6 @@ use fjall::{AbstractTree, Keyspace};
 
 use crate::directory::remove;
 use crate::mutants::{self, off};
-use crate::upkeep::sync_ahead::sync;
 use crate::waits::may_wait;
 
 /// The first pause between two looks. Each pause is twice the one before, up to the longest.
@@ -80,8 +78,6 @@ enum Message {
     /// A keyspace whose files merges may replace.
     Keyspace(Keyspace),
     Remove(PathBuf),
-    /// The journal that is to be synced ahead of the engine.
-    Sync(PathBuf),
     /// The thread drops this once it has done what it can for the messages before.
     Done(Sender<Infallible>),
 }
@@ -100,11 +96,6 @@ impl Freeing {
     /// Removes files. An opening removes those that a crash leaves.
     pub(crate) fn remove(&self, files: Vec<PathBuf>) {
         files.into_iter().for_each(|file| self.send(Message::Remove(file)));
-    }
-
-    /// Syncs a journal soon. Does nothing if too many messages wait.
-    pub(crate) fn sync(&self, journal: PathBuf) {
-        self.send(Message::Sync(journal));
     }
 
     /// Waits until the thread has deleted what nothing needs now, at most for [`DELETING_MAX`].
@@ -203,9 +194,6 @@ fn run(messages: &Receiver<Message>) {
             held.take(message);
         }
         held.look(changed);
-        if let Some(journal) = held.unsynced.take() {
-            sync(&journal);
-        }
         // Messages may have come with a buffer to free, so the thread removes one file at a time.
         if let Some(file) = held.removals.pop_front() {
             remove_file(&file);
@@ -221,8 +209,6 @@ struct Held {
     /// After a look, the engine or a reader uses each of these, too.
     buffers: Vec<Buffer>,
     followed: Vec<Files>,
-    /// The journal that is to be synced.
-    unsynced: Option<PathBuf>,
     /// Journals that are to be removed.
     removals: VecDeque<PathBuf>,
     /// Callers that wait until this thread has caught up.
@@ -233,8 +219,8 @@ struct Held {
 
 impl Held {
     fn new() -> Self {
-        let (buffers, followed, unsynced, removals, waiting) = Default::default();
-        Held { buffers, followed, unsynced, removals, waiting, pause: LOOK_EVERY }
+        let (buffers, followed, removals, waiting) = Default::default();
+        Held { buffers, followed, removals, waiting, pause: LOOK_EVERY }
     }
 
     /// Returns the time until the next look, if there is anything to look for.
@@ -247,7 +233,6 @@ impl Held {
             Message::Buffer(buffer) => self.buffers.push(buffer),
             Message::Keyspace(keyspace) => self.follow(keyspace),
             Message::Remove(file) => self.removals.push_back(file),
-            Message::Sync(journal) => self.unsynced = Some(journal),
             Message::Done(done) => self.waiting.push(done),
         }
     }

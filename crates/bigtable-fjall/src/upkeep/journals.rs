@@ -25,7 +25,6 @@ use std::path::{Path, PathBuf};
 
 use crate::directory::{link, remove, sync_directory};
 use crate::opening::{self, Inventory, JOURNALS_DIR, Prepared, journal_file};
-use crate::upkeep::sync_ahead::Unsynced;
 use crate::waits::may_wait;
 
 /// The engine begins a new journal only after the current one is longer than this, in bytes.
@@ -46,7 +45,6 @@ pub(crate) struct Journals {
     reaches: Option<u64>,
     /// Whether the store is marked as having unsynced batches.
     marked: bool,
-    unsynced: Unsynced,
     /// The journals that were begun since the store was opened, without the newest; oldest
     /// first.
     sealed: Vec<Sealed>,
@@ -89,7 +87,6 @@ impl Journals {
             bytes: 0,
             reaches: None,
             marked: false,
-            unsynced: Unsynced::default(),
             sealed: Vec::new(),
             grown: false,
         };
@@ -195,13 +192,6 @@ impl Journals {
             Some(number)
         };
         Ok(())
-    }
-
-    /// Returns the newest journal if it is to be synced ahead of the engine. Called after each
-    /// batch.
-    pub(crate) fn sync_due(&mut self, batch_bytes: u64, synced: bool) -> Option<PathBuf> {
-        let due = self.unsynced.add(batch_bytes, synced);
-        due.then(|| journal_file(&self.engine, self.newest))
     }
 
     /// Whether the engine has begun another journal.

@@ -11,7 +11,6 @@
 //! refill        brings spilled cells back into memory
 //! reclaim       gives back the space of removed cells
 //! drop          drops tables
-//! sync_ahead    syncs the newest journal, so that the engine need not for long
 //! ```
 
 pub(crate) mod churn;
@@ -24,4 +23,3 @@ pub(crate) mod old_journals;
 pub(crate) mod reclaim;
 pub(crate) mod refill;
 pub(crate) mod seal;
-pub(crate) mod sync_ahead;
