@@ -276,7 +276,7 @@ fn options(rng: &mut Rng) -> Options {
         short_value_bytes_max: {
             // This draw has no use: it keeps the later draws of each seed in their places.
             rng.below(2);
-            *rng.pick(&[0, 12, 255]).unwrap_or(&255)
+            *rng.pick(&[0, 5, 255]).unwrap_or(&255)
         },
         backlog_max: 2_000,
         backlog_of_store: false,

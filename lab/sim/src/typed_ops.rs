@@ -19,8 +19,9 @@ use percolator_core::{
 /// Columns and rows are few, so that operations touch the same cells.
 static COLUMNS: [Column; 2] = [Column::literal("a"), Column::literal("b:c")];
 const ROWS: u8 = 4;
-/// Values of 300 bytes do not fit into the lock record.
-const VALUE_BYTES: [usize; 4] = [0, 1, 4, 300];
+/// Values of 300 bytes do not fit into a lock, but into the record of a commit in one step. Longer
+/// ones fit into neither.
+const VALUE_BYTES: [usize; 4] = [0, 1, 300, 2000];
 
 /// A cell: row and index of the column.
 type Cell = (u8, usize);

@@ -31,7 +31,8 @@ use crate::mutants::{self, off};
 
 /// The approximate bytes that an entry costs besides its key and value.
 const ENTRY_BYTES: usize = 96;
-/// Larger values are not cached: one of them would evict many small ones.
+/// Larger values are not cached: one of them would evict many small ones. A write record with a
+/// value of 1,024 bytes is cached.
 const VALUE_BYTES_MAX: usize = 1280;
 
 /// The pack under each key; `None` if the key has none.

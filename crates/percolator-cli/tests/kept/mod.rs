@@ -159,8 +159,8 @@ async fn write_accounts(client: &Client) -> Result<()> {
     for n in 0..2 {
         set(format!("large-{n}").as_bytes(), &BAL, format!("{n} ").repeat(2200).into()).await?;
     }
-    set(b"short", &BAL, vec![b'x'; 255]).await?;
-    set(b"long", &BAL, vec![b'x'; 256]).await?;
+    set(b"short", &BAL, vec![b'x'; 1024]).await?;
+    set(b"long", &BAL, vec![b'x'; 1025]).await?;
     set(b"\x00\xff", &Column::new(b"doc:\xff\x00".to_vec())?, vec![0, 1, 255]).await?;
     set(b"empty", &BAL, Vec::new()).await?;
     set(b"Ann", &BAL, b"1".to_vec()).await?;

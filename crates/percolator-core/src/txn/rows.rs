@@ -108,8 +108,8 @@ pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<
 }
 
 /// Commit of a row's cells without a prewrite: writes the records that prewrite and commit
-/// together leave. A long value lies in its write record if it has at most
-/// `record_value_bytes_max` bytes, because no lock carries it, too.
+/// together leave. Only a value that is too long for a lock may lie elsewhere: in the write record
+/// if it has at most `record_value_bytes_max` bytes.
 pub(crate) fn commit_one_step(
     start_ts: Timestamp,
     commit_ts: Timestamp,

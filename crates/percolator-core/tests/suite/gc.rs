@@ -73,6 +73,27 @@ fn what_is_overwritten_goes_and_what_is_read_stays() {
     });
 }
 
+/// Some values of a cell lie in write records, and others apart.
+#[test]
+fn of_short_and_long_versions_of_a_cell_only_the_newest_stays() {
+    for newest in [5, 6] {
+        run(async move |world| {
+            let client = world.client().await;
+            let table = client.table("t").await.unwrap();
+            let value = |n: usize| n.to_string().repeat(if n % 2 == 0 { 10 } else { 300 });
+            for n in 1..=newest {
+                set(&client, &table, &[("a", &value(n))]).await;
+            }
+            let report = client.gc(NOW).await.unwrap();
+            assert_eq!(report.counts.writes, newest as u64 - 1);
+            assert_eq!(world.cells(&table, WRITE).await, 1);
+            assert_eq!(world.cells(&table, DATA).await, newest % 2);
+            assert_eq!(get(&client, &table, "a").await, Some(value(newest)));
+            world.audit(&table).await;
+        });
+    }
+}
+
 #[test]
 fn h04_prewrite_held_until_its_tomb_is_collected_is_rejected() {
     run(async |world| {

@@ -168,6 +168,7 @@ impl StoreLayer for OneStep {
     }
 }
 
+/// But for values of a length that only the record of one step takes, which the next test writes.
 #[test]
 fn it_leaves_what_the_two_phases_leave_and_never_a_lock() {
     let dump = |commit_path| {

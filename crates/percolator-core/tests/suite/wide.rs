@@ -262,7 +262,7 @@ fn h70_heartbeats_that_get_no_reply_stay_within_the_limit_of_a_predicate() {
         let table = owner.table("t").await.unwrap();
         let primary = &columns(1, COLUMN_BYTES_MAX)[0];
         let mut tx = owner.begin().await.unwrap();
-        tx.set(&table, "p", primary, vec![b'v'; 255]).unwrap();
+        tx.set(&table, "p", primary, vec![b'v'; 256]).unwrap();
         let unsettled = world.store.on(Op::Heartbeat, "p", 15, Fault::DropReply);
         let held = world.store.on(Op::CommitPrimary, "p", 1, Fault::Hold);
         let commit = world.beside(tx.commit());

@@ -124,7 +124,7 @@ mod tests {
                 row: RowKey::from(zeros(n % 4000)),
                 column: Column::from_stored(zeros(n)),
             });
-            let short = value.filter(|n| *n <= 255);
+            let short = value.filter(|n| *n <= 256);
             let lock = Lock {
                 primary,
                 kind: if value.is_some() { Kind::Put } else { Kind::Delete },
@@ -134,7 +134,7 @@ mod tests {
                 lifetime_ms: 9,
                 short_value: short.map(zeros),
             };
-            let long_value = value.filter(|n| *n > 255).map(zeros);
+            let long_value = value.filter(|n| *n > 256).map(zeros);
             NewLock {
                 column: Column::from_stored(name.into()),
                 lock,
