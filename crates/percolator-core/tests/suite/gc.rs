@@ -80,7 +80,7 @@ fn of_short_and_long_versions_of_a_cell_only_the_newest_stays() {
         run(async move |world| {
             let client = world.client().await;
             let table = client.table("t").await.unwrap();
-            let value = |n: usize| n.to_string().repeat(if n % 2 == 0 { 10 } else { 300 });
+            let value = |n: usize| n.to_string().repeat(if n.is_multiple_of(2) { 10 } else { 300 });
             for n in 1..=newest {
                 set(&client, &table, &[("a", &value(n))]).await;
             }
