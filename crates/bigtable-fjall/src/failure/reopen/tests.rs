@@ -166,10 +166,9 @@ fn a_backup_whose_disk_hangs_blocks_no_request_for_ever() {
         let (copy, hung) = (dir.path().join("copy"), dir.path().join("copy/files/new"));
         std::fs::create_dir_all(dir.path().join("copy/files")).unwrap();
         assert!(Command::new("mkfifo").arg(&hung).status().unwrap().success());
-        let backing_up = store.clone();
-        let backup = std::thread::spawn(move || backing_up.backup(copy));
         let users = || Arc::strong_count(&table.opened().0);
-        let before = users();
+        let (backing_up, before) = (store.clone(), users());
+        let backup = std::thread::spawn(move || backing_up.backup(copy));
         while users() == before {
             std::thread::yield_now();
         }
