@@ -1,5 +1,6 @@
 //! Keeps the record of a run, and the transactions of its clients with their logs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,10 @@ pub(crate) struct Book {
     pub(crate) registered: Vec<u8>,
     /// Pairs of cells that a probe for write skew tried.
     pub(crate) skew_probes: Vec<(Cell, Cell)>,
-    /// Times in which an observer was known to be paused: no run may have begun within them.
+    /// The observers that every process knows to be paused now. With each is the latest
+    /// timestamp when this began.
+    pub(crate) paused: BTreeMap<u8, Timestamp>,
+    /// Times in which an observer was paused.
     pub(crate) pauses: Vec<Pause>,
     /// How often the run set out to copy the store and compare `explain` with reads.
     pub(crate) copies: u64,

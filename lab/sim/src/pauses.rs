@@ -1,10 +1,12 @@
 //! Pauses observers for some time, while changes of the observed cells go on.
 //!
-//! The client that pauses an observer notes the latest timestamp twice: after the pause, and
-//! before it resumes the observer. No run of the observer may have a start timestamp between the
-//! two. A transaction receives the version of the schema with its start timestamp, and so learns
-//! of the pause. The observers' other checkers make sure that no change is lost and none is
-//! handled twice.
+//! The client that pauses an observer notes the latest timestamp after the pause. Until the client
+//! begins to resume the observer, no run with a higher start timestamp may come. A transaction
+//! receives the version of the schema with its start timestamp, and so learns of the pause. The
+//! observers' other checkers make sure that no change is lost and none is handled twice.
+//!
+//! A run with a start timestamp from a pause may come after the pause. Its process then has read
+//! a schema in which the observer is resumed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +15,11 @@ use bigtable::Timestamp;
 use percolator_core::{Client, Result};
 
 use crate::book::Pause;
-use crate::history::{Cell, Finding};
+use crate::history::{Cell, Finding, Run};
 use crate::names::OBSERVERS;
 use crate::nemesis::wait;
 use crate::tally::{Fault, Sometimes};
-use crate::workload::{OBSERVED, PAUSED};
+use crate::workload::PAUSED;
 use crate::world::World;
 
 /// Pauses one observer after the other, until the world is healed.
@@ -50,10 +52,12 @@ async fn pause_one(
         return Ok(None);
     }
     let from = client.oracle().peek().await?;
+    world.book().paused.insert(observer, from);
     wait(world, longest).await;
     let upto = client.oracle().peek().await;
     // The end of the world resumes all observers, so a pause that reaches into it proves nothing.
     let known = !world.is_healed();
+    world.book().paused.remove(&observer);
     while client.resume_observer(name).await.is_err() && !world.is_healed() {
         wait(world, Duration::from_millis(20)).await;
     }
@@ -69,28 +73,29 @@ pub(crate) async fn resume_all(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Returns the runs that began while their observer was paused.
-pub(crate) fn verify(world: &World) -> Vec<Finding> {
+/// Reports a run that comes while its observer is paused.
+pub(crate) fn check_run(world: &World, observer: u8, cell: Cell, start_ts: Timestamp) {
+    let mut book = world.book();
+    let Some(from) = book.paused.get(&observer).copied() else { return };
+    // The end of the world resumes all observers.
+    if from < start_ts && !world.is_healed() {
+        let facts =
+            format!("{observer} ran on {cell:?} at {start_ts}, and has been paused since {from}");
+        book.findings.push(Finding { property: "paused", facts });
+    }
+}
+
+/// Counts the changes of a pause that were handled after it.
+pub(crate) fn count(world: &World) {
     let book = world.book();
-    let strong = book.runs.iter().map(|run| (run.observer, run.cell, run.start_ts));
-    let weak = book.weak_runs.iter().map(|(cell, s)| (6, *cell, *s));
-    let batches = book.exported.iter().map(|(cell, s)| (7, *cell, *s));
-    let runs: Vec<(u8, Cell, Timestamp)> = strong.chain(weak).chain(batches).collect();
-    let mut findings = Vec::new();
     for Pause { observer, from, upto } in &book.pauses {
-        let of = || runs.iter().filter(|(runner, _, _)| runner == observer);
-        for (_, cell, s) in of().filter(|(_, _, s)| from < s && s <= upto) {
-            let facts = format!("{observer} ran on {cell:?} at {s}, and was paused from {from}");
-            findings.push(Finding { property: "paused", facts });
-        }
         let changed = |cell: &Cell| {
             let records = &world.store.journal().records;
             records.iter().any(|r| r.cell == *cell && *from < r.commit_ts && r.commit_ts <= *upto)
         };
-        let observes = OBSERVED.iter().any(|(number, _)| number == observer);
-        if observes && of().any(|(_, cell, s)| s > upto && changed(cell)) {
+        let after = |run: &&Run| run.observer == *observer && run.start_ts > *upto;
+        if book.runs.iter().filter(after).any(|run| changed(&run.cell)) {
             world.tally.happened(Sometimes::RanAfterPause);
         }
     }
-    findings
 }

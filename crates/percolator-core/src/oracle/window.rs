@@ -55,6 +55,10 @@ pub(super) struct Window {
     lease: Option<Lease>,
     /// The stored record as this oracle last wrote it; `None` once another oracle has taken over.
     record: Mutex<Option<Record>>,
+    /// How many attempts to change the record have begun for requests.
+    begun: AtomicU64,
+    /// The last such attempt that failed in the store, by its number, and the error.
+    failed: Mutex<Option<(u64, Error)>>,
 }
 
 impl Window {
@@ -73,6 +77,8 @@ impl Window {
             size,
             lease,
             record: Mutex::new(Some(record)),
+            begun: AtomicU64::new(0),
+            failed: Mutex::default(),
         }
     }
 
@@ -169,8 +175,33 @@ impl Window {
         None
     }
 
+    /// How many attempts have begun. A request notes the number when it is made.
+    pub(super) fn attempts_begun(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// Changes the record, unless an attempt failed that began after the request was made. All
+    /// requests that wait need the same change, so its failure answers them all. If each of them
+    /// tried in turn, the last one would wait for as many failures as there are requests.
+    async fn attempt(
+        &self,
+        asked: u64,
+        change: impl Fn(Record) -> Result<Record>,
+    ) -> Result<Record> {
+        if let Some((_, why)) = locked(&self.failed).as_ref().filter(|(number, _)| *number > asked)
+        {
+            return Err(why.clone());
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let written = self.write(change).await;
+        if let Err(why @ Error::Store(_)) = &written {
+            *locked(&self.failed) = Some((number, why.clone()));
+        }
+        written
+    }
+
     /// Reserves more timestamps, unless `count` are left by now.
-    pub(super) async fn extend(&self, count: u64) -> Result<()> {
+    pub(super) async fn extend(&self, count: u64, asked: u64) -> Result<()> {
         if self.next.load(Ordering::SeqCst) + count <= self.limit.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -182,7 +213,7 @@ impl Window {
             self.limit.fetch_add(self.size.max(count), Ordering::SeqCst);
             return Ok(());
         }
-        let record = self.write(extended).await?;
+        let record = self.attempt(asked, extended).await?;
         self.limit.store(record.limit, Ordering::SeqCst);
         Ok(())
     }
@@ -219,9 +250,9 @@ impl Window {
     }
 
     /// Renews the lease, unless it holds by now.
-    pub(super) async fn lead(&self) -> Result<()> {
+    pub(super) async fn lead(&self, asked: u64) -> Result<()> {
         if !self.leads() {
-            self.write(Ok).await?;
+            self.attempt(asked, Ok).await?;
         }
         Ok(())
     }

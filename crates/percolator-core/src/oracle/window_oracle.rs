@@ -174,12 +174,14 @@ impl WindowOracle {
             let what = format!("{count} timestamps in one request: ask for 1 to {TIMESTAMPS_MAX}");
             return Err(Error::invalid(InvalidKind::Options, what));
         }
-        self.lead_now().await?;
+        let asked = self.window.attempts_begun();
+        self.lead_now(asked).await?;
         loop {
             if let Some(range) = self.window.take_stamped(count) {
                 return Ok(range);
             }
-            self.change(async move |window| window.extend(u64::from(count)).await).await?;
+            let count = u64::from(count);
+            self.change(async move |window| window.extend(count, asked).await).await?;
         }
     }
 
@@ -201,12 +203,13 @@ impl WindowOracle {
     /// Ensures that this oracle led at some moment after the call: by its lease, or otherwise
     /// by writing to the store. A successor serves nothing before that moment. So every answer
     /// of this oracle, after however long a pause, belongs to a request from before the
-    /// successor's first answer (H41).
-    async fn lead_now(&self) -> Result<()> {
+    /// successor's first answer (H41). `asked` is the number of attempts that had begun at the
+    /// time of the call.
+    async fn lead_now(&self, asked: u64) -> Result<()> {
         if self.window.leads() {
             return Ok(());
         }
-        self.change(async |window| window.lead().await).await
+        self.change(async move |window| window.lead(asked).await).await
     }
 
     /// Changes the record, after the calls before this one.
@@ -237,7 +240,7 @@ impl Oracle for WindowOracle {
     }
 
     async fn peek(&self) -> Result<Timestamp> {
-        self.lead_now().await?;
+        self.lead_now(self.window.attempts_begun()).await?;
         let last = self.window.last();
         if self.is_over() {
             return Err(superseded());
@@ -246,7 +249,7 @@ impl Oracle for WindowOracle {
     }
 
     async fn schema_version(&self) -> Result<u64> {
-        self.lead_now().await?;
+        self.lead_now(self.window.attempts_begun()).await?;
         Ok(self.window.schema_version())
     }
 

@@ -224,3 +224,31 @@ fn h77_a_call_of_the_oracle_that_is_not_polled_holds_up_no_other() {
         assert!(first.await.unwrap().timestamp > second.unwrap().timestamp);
     });
 }
+
+/// Otherwise each of them tries in turn while the store is away, and the last one waits for as
+/// many failures as there are requests.
+#[test]
+fn an_attempt_that_fails_answers_all_who_wait_for_it() {
+    run(async |world| {
+        let oracle = Arc::new(lead(world.clone(), 10).await);
+        let held = world.store.on(Op::System, "oracle", 1, Fault::Hold);
+        let requests = (0..64).map(|_| {
+            let oracle = oracle.clone();
+            world.beside(async move { oracle.timestamp().await })
+        });
+        let requests: Vec<_> = requests.collect();
+        held.arrived().await;
+        // The held attempt began before the other requests were made, so its failure would be no
+        // answer to them. Its lease is over when it succeeds, and the next attempt fails.
+        world.sleep_ms(10_000).await;
+        let failed = world.store.on(Op::System, "oracle", 1, Fault::Fail);
+        held.release();
+        for request in requests {
+            let answer = request.await.unwrap();
+            assert!(matches!(answer, Err(Error::Store(_))), "{answer:?}");
+        }
+        assert_eq!(failed.count(), 1);
+        // A request that is made after a failure begins an attempt of its own.
+        next(&*oracle).await;
+    });
+}

@@ -32,6 +32,7 @@ use percolator_core::{
 use crate::book::{Log, Session};
 use crate::history::{Cell, Finding, Run};
 use crate::names::{ACK, COLUMNS, OBSERVERS, TABLES, cell as named, row_key};
+use crate::pauses::check_run;
 use crate::tally::Sometimes;
 use crate::workload::cell::cell;
 use crate::world::World;
@@ -52,6 +53,8 @@ const BATCHED: u8 = 4;
 const COUNTING: u8 = 1;
 /// One run in this many takes long.
 const LONG_RUN_IN: u64 = 32;
+/// The batch observer.
+const EXPORT: u8 = 7;
 /// The observer that is registered while writers run.
 pub(crate) const LATE: u8 = 8;
 
@@ -68,7 +71,7 @@ pub(crate) enum Observers {
 
 /// The observers that are paused at times: several of one column, a fragile one, a weak one,
 /// and the batching one.
-pub(crate) const PAUSED: &[u8] = &[COUNTING, 2, 5, 6, 7, LATE];
+pub(crate) const PAUSED: &[u8] = &[COUNTING, 2, 5, 6, EXPORT, LATE];
 
 /// The strong observers, each with the table and the column that it observes.
 pub(crate) const OBSERVED: &[(u8, (u8, u8))] = &[
@@ -90,6 +93,7 @@ struct Numbered {
 impl Observer for Numbered {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let Some(observed) = changed(change) else { return Ok(()) };
+        check_run(&self.world, self.number, observed, tx.start_ts());
         // The sleep may exceed the lifetime of the row lock, or the time for which it is renewed.
         if self.world.one_in(LONG_RUN_IN) {
             self.world.sleep_ms(self.world.between(1, 3000)).await;
@@ -155,6 +159,7 @@ impl BatchObserver for Export {
         }
         let cells: Vec<Cell> = changes.iter().filter_map(changed).collect();
         let start_ts = tx.start_ts();
+        cells.iter().for_each(|cell| check_run(&self.world, EXPORT, *cell, start_ts));
         self.world.book().exported.extend(cells.iter().map(|cell| (*cell, start_ts)));
         let mut log = Log::of(&self.world, tx);
         for (change, cell) in changes.iter().zip(cells) {
@@ -245,7 +250,13 @@ fn registrations(world: &Arc<World>, observers: Observers) -> Vec<Registration> 
         interval: Duration::from_millis(world.between(20, 400)),
     };
     let export = Export { world: world.clone() };
-    all.push(Registration::batched(OBSERVERS[7], table, &column(EXPORTED), batch, export));
+    all.push(Registration::batched(
+        OBSERVERS[usize::from(EXPORT)],
+        table,
+        &column(EXPORTED),
+        batch,
+        export,
+    ));
     all
 }
 
