@@ -10,7 +10,7 @@ use bigtable::sync::locked;
 use bigtable::{Probe, Qualifiers, Row, RowKey, Selection};
 use smallvec::SmallVec;
 
-use crate::commit::recent::{Recent, using};
+use crate::commit::recent::Recent;
 use crate::failure::fault::Fault;
 use crate::layout::group::Group;
 use crate::layout::key::RowKeys;
@@ -126,7 +126,8 @@ impl<'a> View<'a> {
         if let (Stored::NewestFirst(Cells::Recent(recent, _), _), None) = (stored, value_prefix) {
             // The newest version mostly decides, and the cache shows it in place.
             let newest = |pack: Option<&_>| pack.map(Pack::newest_of).transpose();
-            match using(locked(recent), |recent| recent.look(key, newest)).transpose()? {
+            let newest = locked(recent).look(key, newest).transpose()?;
+            match newest {
                 Some(None) => return Ok(false),
                 Some(Some(newest)) if newest < time.from => return Ok(false),
                 Some(Some(newest)) if newest <= time.to => return Ok(true),

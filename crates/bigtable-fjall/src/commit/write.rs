@@ -11,7 +11,6 @@ use bigtable::{Error, Result};
 use fjall::PersistMode;
 
 use crate::commit::draft::Batch;
-use crate::commit::recent::using;
 use crate::engine::{Engine, Failure};
 use crate::failure::fault;
 use crate::upkeep::journals::Written;
@@ -53,12 +52,13 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
         engine.stop(&fjall::Error::Io(error));
     }
     engine.snapshots.forget();
-    using(locked(&engine.recent), |recent| {
+    {
+        let mut recent = locked(&engine.recent);
         for (key, value) in newest {
             recent.set(key, value);
         }
         recent.is_as_of(engine.snapshots.batches());
-    });
+    }
     if !memory.is_empty() {
         engine.memory_mut().apply(memory);
     }

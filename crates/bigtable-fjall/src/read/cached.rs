@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use bigtable::{Cell, Qualifiers};
 use smallvec::SmallVec;
 
-use crate::commit::recent::{Recall, using};
+use crate::commit::recent::Recall;
 use crate::engine::Engine;
 use crate::failure::fault::Fault;
 use crate::layout::chosen::Chosen;
@@ -35,19 +35,17 @@ pub(crate) fn packs<'k>(
     columns: impl Iterator<Item = &'k Key>,
 ) -> Result<Option<Packs>, Fault> {
     // A look at the cache is not worth waiting for its lock.
-    let Ok(recent) = engine.recent.try_lock() else { return Ok(None) };
-    using(recent, |recent| {
-        let state = engine.snapshots.batches();
-        let mut packs = Packs::new();
-        for column in columns {
-            packs.push(match recent.get_as_of(state, column) {
-                Recall::Pack(pack) => Some(Pack::decode(pack)?),
-                Recall::Absent => None,
-                Recall::Unknown => return Ok(None),
-            });
-        }
-        Ok(Some(packs))
-    })
+    let Ok(mut recent) = engine.recent.try_lock() else { return Ok(None) };
+    let state = engine.snapshots.batches();
+    let mut packs = Packs::new();
+    for column in columns {
+        packs.push(match recent.get_as_of(state, column) {
+            Recall::Pack(pack) => Some(Pack::decode(pack)?),
+            Recall::Absent => None,
+            Recall::Unknown => return Ok(None),
+        });
+    }
+    Ok(Some(packs))
 }
 
 /// Adds the cells of a row in these columns, if the cache has all of them.

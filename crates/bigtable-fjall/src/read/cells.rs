@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use bigtable::sync::locked;
 use fjall::{Keyspace, Readable, Slice, Snapshot};
 
-use crate::commit::recent::{Recall, Recent, using};
+use crate::commit::recent::{Recall, Recent};
 use crate::layout::group::Group;
 use crate::layout::memory::Memory;
 use crate::layout::tally::Listed;
@@ -107,27 +107,28 @@ impl<'a> Cells<'a> {
             Cells::Disk(snapshot, keyspace) => snapshot.get(*keyspace, key),
             Cells::Live(keyspace) => keyspace.get(key),
             Cells::Recent(recent, keyspace) => {
-                match using(locked(recent), |recent| recent.get(key)) {
+                let known = locked(recent).get(key);
+                match known {
                     Recall::Pack(value) => return Ok(Some(value)),
                     Recall::Absent => return Ok(None),
                     Recall::Unknown => {}
                 }
                 let value = keyspace.get(key)?.map(|value| Slice::new(&value));
-                using(locked(recent), |recent| recent.learn(key, &value));
+                locked(recent).learn(key, &value);
                 Ok(value)
             }
             Cells::Remembered(recent, published, keyspace) => {
                 // A lookup in the cache is not worth waiting for its lock.
                 let (lock, of) = (|| recent.try_lock().ok(), published.batches);
-                let known = |recent| using(recent, |recent| recent.get_as_of(of, key));
-                match lock().map_or(Recall::Unknown, known) {
+                let known = lock().map_or(Recall::Unknown, |mut recent| recent.get_as_of(of, key));
+                match known {
                     Recall::Pack(value) => return Ok(Some(value)),
                     Recall::Absent => return Ok(None),
                     Recall::Unknown => {}
                 }
                 let value = published.snapshot.get(*keyspace, key)?;
-                if let Some(recent) = lock() {
-                    using(recent, |recent| recent.learn_as_of(of, key, value.as_deref()));
+                if let Some(mut recent) = lock() {
+                    recent.learn_as_of(of, key, value.as_deref());
                 }
                 Ok(value)
             }
@@ -138,7 +139,8 @@ impl<'a> Cells<'a> {
     /// that is read from disk is not cached, because the write will be.
     pub(crate) fn get_to_keep(&self, key: &[u8]) -> fjall::Result<Option<Slice>> {
         let Cells::Recent(recent, keyspace) = self else { return self.get(key) };
-        match using(locked(recent), |recent| recent.get(key)) {
+        let known = locked(recent).get(key);
+        match known {
             Recall::Pack(value) => Ok(Some(value)),
             Recall::Absent => Ok(None),
             // A slice of the read block would keep the whole block in memory.
