@@ -38,8 +38,8 @@ pub(crate) struct Book {
     pub(crate) registered: Vec<u8>,
     /// Pairs of cells that a probe for write skew tried.
     pub(crate) skew_probes: Vec<(Cell, Cell)>,
-    /// The observers that every process knows to be paused now. With each is the latest
-    /// timestamp when this began.
+    /// The observers that are paused now, each with the latest timestamp when the pause was
+    /// published. A later timestamp tells its process of the pause.
     pub(crate) paused: BTreeMap<u8, Timestamp>,
     /// Times in which an observer was paused.
     pub(crate) pauses: Vec<Pause>,

@@ -5,8 +5,9 @@
 //! receives the version of the schema with its start timestamp, and so learns of the pause. The
 //! observers' other checkers make sure that no change is lost and none is handled twice.
 //!
-//! A run with a start timestamp from a pause may come after the pause. Its process then has read
-//! a schema in which the observer is resumed.
+//! A run with a start timestamp from a pause may come after the pause: its process has read that
+//! the observer is resumed. The checker does not know what a process has read. So it reports no run
+//! that comes after the pause.
 
 use std::sync::Arc;
 use std::time::Duration;

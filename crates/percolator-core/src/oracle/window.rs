@@ -57,7 +57,8 @@ pub(super) struct Window {
     record: Mutex<Option<Record>>,
     /// How many attempts to change the record have begun for requests.
     begun: AtomicU64,
-    /// The last such attempt that failed in the store, by its number, and the error.
+    /// The last such attempt that failed in the store, by its number, and the error. `None` after
+    /// a write that succeeded.
     failed: Mutex<Option<(u64, Error)>>,
 }
 
@@ -181,8 +182,9 @@ impl Window {
     }
 
     /// Changes the record, unless an attempt failed that began after the request was made. All
-    /// requests that wait need the same change, so its failure answers them all. If each of them
-    /// tried in turn, the last one would wait for as many failures as there are requests.
+    /// requests that wait write the same record, so one failure answers them all. If each of them
+    /// tried in turn, the last one would wait for as many failures as there are requests. A write
+    /// that succeeds ends that.
     async fn attempt(
         &self,
         asked: u64,
@@ -227,6 +229,7 @@ impl Window {
             new.lead = self.lease.as_ref().map(|lease| lease.sign(false));
             if replace(&*self.table, Some(&old), &new).await? {
                 *locked(&self.record) = Some(new.clone());
+                *locked(&self.failed) = None;
                 if let Some((lease, until)) = asked {
                     lease.extend(until);
                 }

@@ -241,7 +241,7 @@ fn an_attempt_that_fails_answers_all_who_wait_for_it() {
         // The held attempt began before the other requests were made, so its failure would be no
         // answer to them. Its lease is over when it succeeds, and the next attempt fails.
         world.sleep_ms(10_000).await;
-        let failed = world.store.on(Op::System, "oracle", 1, Fault::Fail);
+        let failed = world.store.on(Op::System, "oracle", 2, Fault::Fail);
         held.release();
         for request in requests {
             let answer = request.await.unwrap();
@@ -249,6 +249,28 @@ fn an_attempt_that_fails_answers_all_who_wait_for_it() {
         }
         assert_eq!(failed.count(), 1);
         // A request that is made after a failure begins an attempt of its own.
+        assert!(matches!(oracle.timestamp().await, Err(Error::Store(_))));
+        assert_eq!(failed.count(), 2);
         next(&*oracle).await;
+    });
+}
+
+#[test]
+fn a_request_that_waited_long_gets_no_failure_from_before_a_success() {
+    run(async |world| {
+        let oracle = lead(world.clone(), 10).await;
+        let held = world.store.on(Op::System, "oracle", 1, Fault::Hold);
+        let mut first = Box::pin(oracle.timestamp());
+        assert!(futures::poll!(&mut first).is_pending());
+        let mut waits = Box::pin(oracle.timestamp());
+        assert!(futures::poll!(&mut waits).is_pending());
+        world.sleep_ms(10_000).await;
+        let failed = world.store.on(Op::System, "oracle", 1, Fault::Fail);
+        held.release();
+        assert!(matches!(first.await, Err(Error::Store(_))));
+        assert_eq!(failed.count(), 1);
+        // The store is back. Others empty the window before anyone polls the second request.
+        let last = oracle.timestamps(10).await.unwrap();
+        assert!(waits.await.unwrap().timestamp > last.first);
     });
 }
