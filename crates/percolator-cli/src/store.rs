@@ -227,7 +227,8 @@ impl StoreArgs {
         }
     }
 
-    /// Opens an existing store, without background garbage collection.
+    /// Opens an existing store, without background garbage collection: a collection resolves old
+    /// locks.
     pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<Percolator> {
         if let Some(asked) = asked::current() {
             return self.open_asked(&asked).await;
@@ -239,9 +240,9 @@ impl StoreArgs {
                 open_directory(&dir, options).await
             }
             Place::Cluster(config) => {
-                let cluster =
-                    Cluster { gc: None, ..config.cluster().map_err(config::with_advice)? };
-                reach(&config, cluster, None, PATIENCE).await
+                let cluster = cluster_of(&config, self.role, self.recorder.clone(), self.trace)?;
+                let cluster = Cluster { gc: None, ..cluster };
+                reach(&config, cluster, self.recorder.as_ref(), PATIENCE).await
             }
         }
     }
@@ -308,11 +309,22 @@ pub(crate) async fn connect(
     trace: Sampling,
     patience: Duration,
 ) -> anyhow::Result<Percolator> {
+    let cluster = cluster_of(config, role, recorder.clone(), trace)?;
+    reach(config, cluster, recorder.as_ref(), patience).await
+}
+
+/// The settings of a client of a cluster.
+fn cluster_of(
+    config: &Config,
+    role: &str,
+    recorder: Option<Arc<Recorder>>,
+    trace: Sampling,
+) -> anyhow::Result<Cluster> {
     let mut cluster = config.cluster().map_err(config::with_advice)?;
-    cluster.client.watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
+    cluster.client.watch = recorder.map(|recorder| recorder as Arc<dyn Watch>);
     cluster.process = this_process(role);
     cluster.client.trace = trace;
-    reach(config, cluster, recorder.as_ref(), patience).await
+    Ok(cluster)
 }
 
 /// Opens the store of a cluster, and a client of its database.

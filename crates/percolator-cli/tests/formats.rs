@@ -111,6 +111,10 @@ fn a_kept_store_goes_on_where_it_stopped() {
     let get = |table: &str, row: &str, column: &str, status: i32| {
         on(&["get", row, column, "--table", table]).with(status).stdout
     };
+    // Their transactions belong to dead processes: one is past its commit point, one is not, and of
+    // one the primary is rolled back. Other commands collect garbage in the background, and the
+    // collection resolves old locks.
+    assert_eq!(on(&["locks", "ls", "--json"]).with(0).json().as_array().unwrap().len(), 4);
     let backlog = on(&["backlog", "--json"]).with(0).json();
     let waits = |column: &str| {
         let of = backlog.as_array().unwrap().iter();
@@ -130,9 +134,6 @@ fn a_kept_store_goes_on_where_it_stopped() {
     assert!(history.contains("version 0 ") && history.contains("version 39 "), "{history}");
     assert_eq!(get("docs", "b", "doc:length", 0), "6\n");
 
-    // The transactions of dead processes: one is past its commit point, one is not, and of one the
-    // primary is rolled back.
-    assert_eq!(on(&["locks", "ls", "--json"]).with(0).json().as_array().unwrap().len(), 4);
     assert_eq!(get("default", "Joe", "bal", 0), "9\n");
     get("default", "Eve", "bal", 1);
     on(&["locks", "resolve"]).with(0);

@@ -129,7 +129,7 @@ pub(crate) struct Ls {
 impl Ls {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
-        let db = self.store.open_existing().await?;
+        let db = self.store.open_existing_alone().await?;
         let (mut rows, mut fates) = (Vec::new(), Fates::default());
         let mut array = out.json_array();
         let held = self.which.held(&db).await?;
@@ -187,7 +187,7 @@ pub(crate) struct Resolve {
 impl Resolve {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
-        let db = self.store.open_existing().await?;
+        let db = self.store.open_existing_alone().await?;
         let held = self.which.held(&db).await?;
         let (mut rows, mut fates) = (Vec::new(), Fates::default());
         let (mut done, mut stay) = (0, 0);
