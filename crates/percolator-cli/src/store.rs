@@ -227,8 +227,8 @@ impl StoreArgs {
         }
     }
 
-    /// Opens an existing store, without background garbage collection: a collection resolves old
-    /// locks.
+    /// Opens an existing store, without background garbage collection. A collection would resolve
+    /// locks and remove records that the command is to show.
     pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<Percolator> {
         if let Some(asked) = asked::current() {
             return self.open_asked(&asked).await;
@@ -514,7 +514,15 @@ impl TableArgs {
 
     /// Opens an existing table of an existing store.
     pub(crate) async fn open_existing(&self) -> anyhow::Result<(Percolator, Table)> {
-        let db = self.store.open_existing().await?;
+        self.existing_in(self.store.open_existing().await?).await
+    }
+
+    /// Like [`TableArgs::open_existing`], without background garbage collection.
+    pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<(Percolator, Table)> {
+        self.existing_in(self.store.open_existing_alone().await?).await
+    }
+
+    async fn existing_in(&self, db: Percolator) -> anyhow::Result<(Percolator, Table)> {
         let names = db.table_names().await?;
         if !names.contains(&self.table) {
             let help = match names.as_slice() {

@@ -111,10 +111,12 @@ fn a_kept_store_goes_on_where_it_stopped() {
     let get = |table: &str, row: &str, column: &str, status: i32| {
         on(&["get", row, column, "--table", table]).with(status).stdout
     };
-    // Their transactions belong to dead processes: one is past its commit point, one is not, and of
-    // one the primary is rolled back. Other commands collect garbage in the background, and the
-    // collection resolves old locks.
+    // The locks belong to transactions of dead processes: one is past its commit point, one is not,
+    // and of one the primary is rolled back. These two commands come first. The others collect
+    // garbage in the background, which resolves old locks and removes old versions.
     assert_eq!(on(&["locks", "ls", "--json"]).with(0).json().as_array().unwrap().len(), 4);
+    let history = on(&["cell", "hot", "bal", "--history", "--table", "accounts"]).with(0).stdout;
+    assert!(history.contains("version 0 ") && history.contains("version 39 "), "{history}");
     let backlog = on(&["backlog", "--json"]).with(0).json();
     let waits = |column: &str| {
         let of = backlog.as_array().unwrap().iter();
@@ -130,8 +132,6 @@ fn a_kept_store_goes_on_where_it_stopped() {
     get("accounts", "deleted", "bal", 1);
     assert!(get("accounts", "hot", "bal", 0).starts_with("version 39 of a long history"));
     assert_eq!(get("accounts", "large-1", "bal", 0), "1 ".repeat(2200) + "\n");
-    let history = on(&["cell", "hot", "bal", "--history", "--table", "accounts"]).with(0).stdout;
-    assert!(history.contains("version 0 ") && history.contains("version 39 "), "{history}");
     assert_eq!(get("docs", "b", "doc:length", 0), "6\n");
 
     assert_eq!(get("default", "Joe", "bal", 0), "9\n");

@@ -54,7 +54,7 @@ impl Cell {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let (row, column) = (keys::row(&self.row)?, keys::column(&self.column)?);
         let at = self.at.map(keys::timestamp).transpose()?;
-        let (db, table) = self.table.open_existing().await?;
+        let (db, table) = self.table.open_existing_alone().await?;
         let state = db.cell_state(&table, &row, &column).await?;
         if state.moments.is_empty() {
             let what = format!("{} was never written", state.cell);

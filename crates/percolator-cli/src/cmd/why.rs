@@ -44,7 +44,7 @@ impl Why {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let (row, column) = (keys::row(&self.row)?, keys::column(&self.column)?);
         let at = self.at.map(keys::timestamp).transpose()?;
-        let (db, table) = self.table.open_existing().await?;
+        let (db, table) = self.table.open_existing_alone().await?;
         let why = match db.why(&table, row.clone(), &column, at).await {
             Err(Error::TooOld { asked, floor }) => {
                 let what =
