@@ -89,6 +89,8 @@ pub(crate) struct Journal {
     /// The number of the last batch in this journal.
     pub(crate) own: Option<u64>,
     pub(crate) tail: Tail,
+    /// `end` and `last` as they were before the last sound batch.
+    before: (u64, Option<u64>),
 }
 
 /// The path of a journal in the engine's directory, or in that of the second names.
@@ -130,9 +132,11 @@ impl Journal {
     ) -> io::Result<Journal> {
         let mut reader = Reader::new(open);
         let (mut end, mut own) = (0, None);
+        let mut before = (end, last);
         let tail = loop {
             match reader.batch(last)? {
                 Found::Batch(batch) => {
+                    before = (end, last);
                     (end, last, own) = (batch.end, Some(batch.number), Some(batch.number));
                     sound(&batch);
                 }
@@ -146,7 +150,7 @@ impl Journal {
                 Found::OutOfOrder(number) => break Tail::OutOfOrder { number },
             }
         };
-        Ok(Journal { path: path.clone(), id: *id, end, last, own, tail })
+        Ok(Journal { path: path.clone(), id: *id, end, last, own, tail, before })
     }
 
     /// Returns the sound batches after the unsound one. Also returns the number of the unsound
@@ -175,6 +179,17 @@ impl Journal {
 }
 
 impl Journal {
+    /// Leaves out the last sound batch, if its number is damaged. Then the batch behind it is out
+    /// of order, although it follows the batch before. No checksum covers the number.
+    pub(super) fn leave_out_a_wrong_number(&mut self) {
+        let (end, last) = self.before;
+        if let Tail::OutOfOrder { number } = self.tail
+            && follows(number, last)
+        {
+            (self.end, self.last) = (end, last);
+        }
+    }
+
     /// Copies the sound batches, and leaves out everything unsound between them.
     pub(super) fn copy_sound(&self, to: &mut File) -> io::Result<()> {
         let mut file = File::open(&self.path)?;
@@ -444,6 +459,15 @@ pub(crate) mod tests {
         (journal, numbers, behind)
     }
 
+    fn file_of(data: &[u8]) -> File {
+        use std::io::Write;
+
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(data).unwrap();
+        file.rewind().unwrap();
+        file
+    }
+
     #[test]
     fn a_sound_journal_is_clean() {
         let both = [sample(5, b"one"), sample(9, &[b'v'; 500_000])].concat();
@@ -469,6 +493,11 @@ pub(crate) mod tests {
                 // These bytes hold the number. The flip makes it larger, so that the third
                 // batch is out of order, or makes it too large.
                 assert!(matches!(journal.tail, Tail::OutOfOrder { .. }), "byte {at}: {journal:?}");
+                let mut repaired = journal;
+                repaired.leave_out_a_wrong_number();
+                assert_eq!((repaired.end, repaired.last), (first.len() as u64, Some(5)));
+                let found = repaired.behind_in(file_of(&data)).unwrap().batches;
+                assert_eq!(found.iter().map(|one| one.number).collect::<Vec<_>>(), [12], "{at}");
                 continue;
             }
             assert_eq!(journal.end, first.len() as u64, "byte {at}");

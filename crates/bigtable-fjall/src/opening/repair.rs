@@ -79,7 +79,8 @@ impl Repair {
             dropped.extend(unreadable.iter().map(of));
             remade.extend(notes.iter().map(of));
         }
-        for journal in &closed.survey.journals {
+        for journal in &mut closed.survey.journals {
+            journal.leave_out_a_wrong_number();
             let behind = journal.behind().map_err(|e| fault::io(&journal.path, "reading", &e))?;
             if let Some(first) = behind.batches.first() {
                 let (from, to, count) = (journal.end, first.at, behind.batches.len());
