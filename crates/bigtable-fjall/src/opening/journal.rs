@@ -178,16 +178,37 @@ impl Journal {
     }
 }
 
+/// Leaves out each batch with a damaged number that is too high. Because of it, all batches behind
+/// seem to be out of order, also those of later journals.
+///
+/// # Errors
+/// An error of reading a journal again.
+pub(super) fn leave_out_wrong_numbers(journals: &mut [Journal]) -> io::Result<()> {
+    let (mut any, mut last) = (false, None);
+    for journal in journals {
+        if any {
+            let file = (journal.id, std::mem::take(&mut journal.path));
+            *journal = Journal::read(&file, last, |_| {})?;
+        }
+        any |= journal.leave_out_a_wrong_number();
+        let behind = journal.behind()?.batches;
+        last = behind.last().map_or(journal.last, |batch| Some(batch.number));
+    }
+    Ok(())
+}
+
 impl Journal {
     /// Leaves out the last sound batch, if its number is damaged. Then the batch behind it is out
-    /// of order, although it follows the batch before. No checksum covers the number.
-    pub(super) fn leave_out_a_wrong_number(&mut self) {
+    /// of order, although it follows the batch before. No checksum covers the number. Returns
+    /// whether it did.
+    fn leave_out_a_wrong_number(&mut self) -> bool {
         let (end, last) = self.before;
-        if let Tail::OutOfOrder { number } = self.tail
-            && follows(number, last)
-        {
+        let Tail::OutOfOrder { number } = self.tail else { return false };
+        let is_wrong = follows(number, last);
+        if is_wrong {
             (self.end, self.last) = (end, last);
         }
+        is_wrong
     }
 
     /// Copies the sound batches, and leaves out everything unsound between them.
@@ -459,15 +480,6 @@ pub(crate) mod tests {
         (journal, numbers, behind)
     }
 
-    fn file_of(data: &[u8]) -> File {
-        use std::io::Write;
-
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(data).unwrap();
-        file.rewind().unwrap();
-        file
-    }
-
     #[test]
     fn a_sound_journal_is_clean() {
         let both = [sample(5, b"one"), sample(9, &[b'v'; 500_000])].concat();
@@ -493,11 +505,6 @@ pub(crate) mod tests {
                 // These bytes hold the number. The flip makes it larger, so that the third
                 // batch is out of order, or makes it too large.
                 assert!(matches!(journal.tail, Tail::OutOfOrder { .. }), "byte {at}: {journal:?}");
-                let mut repaired = journal;
-                repaired.leave_out_a_wrong_number();
-                assert_eq!((repaired.end, repaired.last), (first.len() as u64, Some(5)));
-                let found = repaired.behind_in(file_of(&data)).unwrap().batches;
-                assert_eq!(found.iter().map(|one| one.number).collect::<Vec<_>>(), [12], "{at}");
                 continue;
             }
             assert_eq!(journal.end, first.len() as u64, "byte {at}");
@@ -505,6 +512,33 @@ pub(crate) mod tests {
             let found = behind.batches.iter().map(|batch| batch.number).collect::<Vec<_>>();
             assert_eq!(found, [12], "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_wrong_number_costs_no_batch_of_a_later_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = [sample(5, b"one"), sample(1 << 30, b"wrong"), sample(9, b"three")].concat();
+        let second = [sample(12, b"four"), sample(15, b"five")].concat();
+        for (name, data) in [("3.jnl", &first), ("4.jnl", &second)] {
+            std::fs::write(dir.path().join(name), data).unwrap();
+        }
+        let (mut journals, mut last) = (Vec::new(), None);
+        for file in list(dir.path()).unwrap() {
+            journals.push(Journal::read(&file, last, |_| {}).unwrap());
+            last = journals.last().and_then(|journal: &Journal| journal.last);
+        }
+        assert_eq!(journals[1].tail, Tail::OutOfOrder { number: 12 });
+        leave_out_wrong_numbers(&mut journals).unwrap();
+        let to = tempfile::tempdir().unwrap();
+        let (mut found, mut last) = (Vec::new(), None);
+        for journal in &journals {
+            let file = (journal.id, journal_file(to.path(), journal.id));
+            journal.copy_sound(&mut File::create(&file.1).unwrap()).unwrap();
+            let copy = Journal::read(&file, last, |batch| found.push(batch.number)).unwrap();
+            assert_eq!(copy.tail, Tail::Clean);
+            last = copy.last;
+        }
+        assert_eq!(found, [5, 9, 12, 15]);
     }
 
     #[test]

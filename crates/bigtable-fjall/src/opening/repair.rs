@@ -9,6 +9,7 @@ use fjall::Database;
 
 use super::check::{Closed, Problem};
 use super::damage::Damage;
+use super::journal::leave_out_wrong_numbers;
 use super::rebuild::{Rebuilt, rebuild};
 use super::survey::Thorough;
 use super::tables::open_group;
@@ -79,8 +80,9 @@ impl Repair {
             dropped.extend(unreadable.iter().map(of));
             remade.extend(notes.iter().map(of));
         }
-        for journal in &mut closed.survey.journals {
-            journal.leave_out_a_wrong_number();
+        leave_out_wrong_numbers(&mut closed.survey.journals)
+            .map_err(|e| fault::io(&closed.dir, "reading the journals", &e))?;
+        for journal in &closed.survey.journals {
             let behind = journal.behind().map_err(|e| fault::io(&journal.path, "reading", &e))?;
             if let Some(first) = behind.batches.first() {
                 let (from, to, count) = (journal.end, first.at, behind.batches.len());
