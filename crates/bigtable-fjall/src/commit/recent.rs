@@ -50,7 +50,7 @@ pub(crate) struct Recent {
     young: Generation,
     old: Generation,
     /// The entries of the evicted generation that are not freed yet.
-    forgotten: IntoIter<Slice, Option<Slice>>,
+    forgotten: Option<IntoIter<Slice, Option<Slice>>>,
     young_bytes: usize,
     /// The most bytes of keys and values in one generation. Zero switches the cache off.
     generation_bytes_max: usize,
@@ -84,7 +84,7 @@ impl Recent {
         Recent {
             young: HashMap::default(),
             old: HashMap::default(),
-            forgotten: Generation::default().into_iter(),
+            forgotten: None,
             young_bytes: 0,
             generation_bytes_max: bytes_max / 2,
             as_of: 0,
@@ -185,10 +185,11 @@ impl Recent {
 
     /// Frees this many bytes of evicted entries.
     fn free(&mut self, mut bytes: usize) {
+        let Some(forgotten) = &mut self.forgotten else { return };
         while bytes > 0 {
-            let Some((key, value)) = self.forgotten.next() else {
-                // The map itself goes with the last entry.
-                self.forgotten = Generation::default().into_iter();
+            let Some((key, value)) = forgotten.next() else {
+                // This frees the map.
+                self.forgotten = None;
                 return;
             };
             bytes = bytes.saturating_sub(bytes_of_entry(&key, &value));
@@ -203,7 +204,7 @@ impl Recent {
             let next = HashMap::with_capacity_and_hasher(self.young.len(), RandomState::default());
             let evicted =
                 std::mem::replace(&mut self.old, std::mem::replace(&mut self.young, next));
-            self.forgotten = evicted.into_iter();
+            self.forgotten = Some(evicted.into_iter());
             self.young_bytes = 0;
             self.is_forgetting();
         }
@@ -255,13 +256,14 @@ mod tests {
             // Two generations of small entries, then two of large ones, so that the entries of one
             // size free those of the other.
             let value = vec![0; if evictions / 2 % 2 == 0 { 8 } else { VALUE_BYTES_MAX }];
-            let before = recent.forgotten.len();
+            let left = |recent: &Recent| recent.forgotten.as_ref().map_or(0, IntoIter::len);
+            let before = left(&recent);
             recent.set(Slice::from(n.to_be_bytes()), Some(Slice::from(value)));
             if recent.young.is_empty() {
                 evictions += 1;
                 assert_eq!(before, 0, "none are left");
             } else {
-                freed_most = freed_most.max(before - recent.forgotten.len());
+                freed_most = freed_most.max(before - left(&recent));
             }
         }
         assert!(evictions > 10);
