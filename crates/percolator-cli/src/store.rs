@@ -11,6 +11,7 @@ use bigtable::Store;
 use bigtable::sync::locked;
 use bigtable_fjall::FjallStore;
 use clap::{Args, ValueEnum};
+use percolator::admin::GcOptions;
 use percolator::cluster::{Cluster, Config, this_process};
 use percolator::transaction::CommitPath;
 use percolator::watch::{Sampling, Watch};
@@ -215,34 +216,32 @@ impl StoreArgs {
 
     /// Opens the store at its place, and creates it if it does not exist.
     pub(crate) async fn open_at(&self, place: &Place) -> anyhow::Result<Percolator> {
-        if let Some(asked) = asked::current() {
-            return self.open_asked(&asked).await;
-        }
-        match place {
-            Place::Directory(dir) => open_directory(dir, self.options()).await,
-            Place::Cluster(config) => {
-                let patience = if self.role == CONSOLE { Duration::ZERO } else { PATIENCE };
-                connect(config, self.role, self.recorder.clone(), self.trace, patience).await
-            }
-        }
+        self.open_with(place, Some(GcOptions::default())).await
     }
 
     /// Opens an existing store, without background garbage collection. A collection would resolve
     /// locks and remove records that the command is to show.
     pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<Percolator> {
+        let place = self.place()?;
+        if let Place::Directory(dir) = &place {
+            check_there(dir)?;
+        }
+        self.open_with(&place, None).await
+    }
+
+    async fn open_with(&self, place: &Place, gc: Option<GcOptions>) -> anyhow::Result<Percolator> {
         if let Some(asked) = asked::current() {
             return self.open_asked(&asked).await;
         }
-        match self.place()? {
+        match place {
             Place::Directory(dir) => {
-                check_there(&dir)?;
-                let options = OpenOptions { gc: None, ..self.options() };
-                open_directory(&dir, options).await
+                open_directory(dir, OpenOptions { gc, ..self.options() }).await
             }
             Place::Cluster(config) => {
-                let cluster = cluster_of(&config, self.role, self.recorder.clone(), self.trace)?;
-                let cluster = Cluster { gc: None, ..cluster };
-                reach(&config, cluster, self.recorder.as_ref(), PATIENCE).await
+                let patience = if self.role == CONSOLE { Duration::ZERO } else { PATIENCE };
+                let cluster = cluster_of(config, self.role, self.recorder.clone(), self.trace)?;
+                let cluster = Cluster { gc, ..cluster };
+                reach(config, cluster, self.recorder.as_ref(), patience).await
             }
         }
     }
