@@ -154,12 +154,12 @@ struct Export {
 
 impl BatchObserver for Export {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
-        if self.world.broken.load(Ordering::Relaxed) && self.world.one_in(4) {
-            return Err(Error::application("the other system is down"));
-        }
         let cells: Vec<Cell> = changes.iter().filter_map(changed).collect();
         let start_ts = tx.start_ts();
         cells.iter().for_each(|cell| check_run(&self.world, EXPORT, *cell, start_ts));
+        if self.world.broken.load(Ordering::Relaxed) && self.world.one_in(4) {
+            return Err(Error::application("the other system is down"));
+        }
         self.world.book().exported.extend(cells.iter().map(|cell| (*cell, start_ts)));
         let mut log = Log::of(&self.world, tx);
         for (change, cell) in changes.iter().zip(cells) {
