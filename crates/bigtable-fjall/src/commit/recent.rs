@@ -20,7 +20,7 @@
 //!   `whole_since` is not added.
 //! * The cache is bounded. Entries live in two generations; when the younger is full, the
 //!   older is evicted.
-//! * No call frees many entries, because freeing a whole generation of small ones takes 30 ms. Each
+//! * No call frees many entries, because freeing a whole generation takes 20 to 30 ms. Each
 //!   added entry frees evicted ones of twice its size, so all are freed before the next generation
 //!   is full. Meanwhile they and the two generations take no more than two full ones. The evicted
 //!   map is freed after its last entry.
