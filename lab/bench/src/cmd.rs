@@ -7,7 +7,7 @@ use percolator_cli::exit::Exit;
 use percolator_cli::log::ServiceLog;
 
 use crate::flags::run;
-use crate::micro::{self, grow, large_txn};
+use crate::micro::{self, churn, grow, large_txn};
 use crate::{all, check, fig7, fig8, fig9, fig10, profile, webindex};
 
 /// A benchmark, or a process that a benchmark starts.
@@ -32,6 +32,8 @@ pub(crate) enum Bench {
   percolator-bench micro oracle --callers 2000 --json"
     )]
     Micro(micro::Arm),
+    #[command(hide = true, after_help = "Example:\n  percolator-bench micro churn --quick")]
+    ChurnWork(churn::ChurnWork),
     #[command(hide = true, after_help = "Example:\n  percolator-bench micro grow --quick")]
     GrowWork(grow::GrowWork),
     #[command(hide = true, after_help = "Example:\n  percolator-bench micro large-txn --quick")]
@@ -77,6 +79,7 @@ impl Bench {
             Bench::Fig9Store(store) => store.run().await?,
             Bench::Fig10Worker(worker) => worker.run().await?,
             Bench::WebindexWorker(worker) => worker.run().await?,
+            Bench::ChurnWork(work) => work.run(context).await?,
             Bench::GrowWork(work) => work.run().await?,
             Bench::LargeTxnMemory(memory) => memory.run().await?,
             Bench::ProfileWork(work) => work.run().await?,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   batching    requests that wait for those of other transactions
-//!   churn       updates at a fixed rate, for long
+//!   churn       updates at a fixed rate, for long, beside the engine and SQLite
 //!   grow        single operations as the store grows, beside the engine and SQLite
 //!   large_txn   large transactions, and many at once
 //!   notify      the delay and the rate of observers' runs
@@ -16,7 +16,7 @@
 
 mod batching;
 pub(crate) mod bed;
-mod churn;
+pub(crate) mod churn;
 pub(crate) mod grow;
 pub(crate) mod large_txn;
 mod notify;

@@ -82,6 +82,15 @@ impl Driver {
         serde_json::from_str(&line).with_context(|| format!("the answer {line:?}"))
     }
 
+    /// Ends the process's input, and waits until the process has ended. It must succeed.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        self.stdin = None;
+        let ended = self.process.ends_within(END_MAX).context("waiting for a process to end")?;
+        let status = ended.context("the process does not end")?;
+        anyhow::ensure!(status.success(), "the process ended with {status}: its error is above");
+        Ok(())
+    }
+
     /// Kills the process, as `kill -9` does.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.process.kill().context("killing a process that drives a store")?;

@@ -183,6 +183,7 @@ const TABLES: [Rows; 11] = [
         "Minute by minute:",
         "/minutes",
         &[
+            ("program", "/program"),
             ("minute", "/minute"),
             ("CPU µs", "/cpu_us"),
             ("p50 µs", "/p50_us"),

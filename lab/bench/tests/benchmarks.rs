@@ -335,25 +335,38 @@ fn oracle_checks_every_timestamp() {
 }
 
 #[test]
-fn churn_tells_each_minute_and_checks_what_it_reads() {
+fn churn_tells_each_minute_of_each_program_and_checks_what_it_reads() {
     let result = run(&Case {
-        words: "micro churn --quick --rows 2000 --rate 1000 --minutes 3 --minute 0.5",
+        words: "micro churn --quick --rows 2000 --rate 1000 --minutes 3 --minute 0.5 \
+                --program percolator --program engine --program sqlite",
         bars: &[
             ("CPU of an update, last minute/first", 1.25),
             ("slowest call, ms", 20.0),
             ("bytes on disk/live and retained", 1.5),
         ],
-        plots: &[("churn.svg", "an update")],
+        plots: &[("churn.svg", "engine")],
         ..Case::default()
     });
     let minutes = list(&result, "minutes");
-    assert_eq!(minutes.len(), 3);
+    // SQLite is left out where Python is missing.
+    let programs = 3 - list(&result, "left_out").len();
+    assert_eq!(minutes.len(), 3 * programs);
+    assert!(median(&result, "CPU in the last minute, percolator/engine") > 0.0);
     let updates = minutes.iter().map(|minute| minute["updates"].as_u64().unwrap());
     assert_eq!(result["check"], json!({ "updates": updates.sum::<u64>(), "wrong": 0 }));
     for minute in minutes {
         assert!(minute["updates"].as_u64() > Some(0), "{minute}");
         assert!(minute["slowest_ms"].as_f64() > Some(0.0), "{minute}");
+        assert!(minute["disk_mb"].is_number() && minute["memory_mb"].is_number(), "{minute}");
     }
+}
+
+#[test]
+fn churn_runs_our_program_alone_in_its_quick_form() {
+    let words = "micro churn --quick --rows 100 --rate 100 --minutes 2 --minute 0.1";
+    let result = run(&Case { words, ..Case::default() });
+    let programs: Vec<_> = list(&result, "minutes").iter().map(|one| &one["program"]).collect();
+    assert_eq!(programs, ["percolator", "percolator"]);
 }
 
 #[test]

@@ -17,7 +17,7 @@
 //! enough. SQLite runs in Python, and a call from Python takes time, too. `call` is the time of the
 //! least statement there.
 
-mod engine;
+pub(super) mod engine;
 mod ours;
 mod work;
 
@@ -43,7 +43,7 @@ use work::{NAME_BYTES, VALUE_BYTES};
 const SQLITE: &str = include_str!("grow/sqlite.py");
 
 /// The programs, the first of them ours.
-const PROGRAMS: [&str; 3] = ["percolator", "engine", "sqlite"];
+pub(super) const PROGRAMS: [&str; 3] = ["percolator", "engine", "sqlite"];
 const SIZES: [u64; 4] = [1_000_000, 4_000_000, 16_000_000, 40_000_000];
 const SIZES_QUICK: [u64; 3] = [1_000_000, 4_000_000, 8_000_000];
 
@@ -147,17 +147,7 @@ impl Grow {
         sizes.iter().try_for_each(|rows| within("rows", *rows, 1_000..=1_000_000_000))?;
         within("seconds", seconds, 0.01..=600.0)?;
         within("cache-mb", cache_mb, 1..=1_000_000)?;
-        let is_asked = |name: &&str| {
-            self.program.is_empty() || self.program.iter().any(|asked| asked == *name)
-        };
-        let (mut programs, mut left_out) = (Vec::from(PROGRAMS), Vec::new());
-        programs.retain(is_asked);
-        if programs.contains(&"sqlite")
-            && let Err(why) = sqlite_version()
-        {
-            programs.retain(|program| *program != "sqlite");
-            left_out.push(why);
-        }
+        let (programs, left_out) = chosen(&self.program, &PROGRAMS);
         let place = Place::temporary()?;
         let mut grown: Vec<Value> = Vec::new();
         let mut before = 0;
@@ -195,6 +185,26 @@ impl Grow {
             .with("left_out", json!(left_out));
         Ok(report.check_counts(json!({ "wrong": wrong }), wrong == 0, &why))
     }
+}
+
+/// The programs to measure: those that were asked for, or these by default. Also returns why some
+/// of them are left out, with remedies.
+pub(super) fn chosen(
+    asked: &[String],
+    default: &[&'static str],
+) -> (Vec<&'static str>, Vec<String>) {
+    let is_asked = |name: &&str| asked.iter().any(|asked| asked == name);
+    let mut programs = default.to_vec();
+    if !asked.is_empty() {
+        programs = PROGRAMS.into_iter().filter(is_asked).collect();
+    }
+    if programs.contains(&"sqlite")
+        && let Err(why) = sqlite_version()
+    {
+        programs.retain(|program| *program != "sqlite");
+        return (programs, vec![why]);
+    }
+    (programs, Vec::new())
 }
 
 /// The error if Python cannot run SQLite, with the remedy.

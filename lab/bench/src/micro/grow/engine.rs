@@ -1,23 +1,61 @@
-//! Grows the bare engine: one keyspace, without versions and transactions.
+//! The bare engine: one keyspace, without versions and transactions.
 
 use std::ops::Range;
+use std::path::Path;
 
-use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode, UserValue};
 
 use super::work::{Drawn, GrowWork, Program, SCANNED, is_value, name};
 
 /// Most sealed buffers that wait to be written out.
 const SEALED_MAX: usize = 3;
-/// Operations between two checks for a full write buffer.
+/// Rows that are written between two checks for a full write buffer.
 const LOOKED_FOR_EVERY: u64 = 256;
 
-pub(super) struct Engine {
+pub(crate) struct Engine {
     db: Database,
     rows: Keyspace,
+    /// Rows that were written since the last check for a full write buffer.
     changed: u64,
 }
 
 impl Engine {
+    /// Opens or creates a store with this many bytes of cache.
+    pub(crate) fn at(dir: &Path, cache_bytes: u64) -> fjall::Result<Self> {
+        let db = Database::builder(dir).cache_size(cache_bytes).worker_threads(1).open()?;
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX);
+        let rows = db.keyspace("rows", options)?;
+        Ok(Engine { db, rows, changed: 0 })
+    }
+
+    pub(crate) fn value(&self, name: impl AsRef<[u8]>) -> fjall::Result<Option<UserValue>> {
+        self.rows.get(name)
+    }
+
+    /// Writes rows in one batch, without a sync.
+    pub(crate) fn write<N: AsRef<[u8]>>(
+        &mut self,
+        rows: impl IntoIterator<Item = (N, Vec<u8>)>,
+    ) -> fjall::Result<()> {
+        let mut batch = self.db.batch().durability(Some(PersistMode::Buffer));
+        let mut written = 0;
+        for (name, value) in rows {
+            batch.insert(&self.rows, name.as_ref(), value);
+            written += 1;
+        }
+        batch.commit()?;
+        self.changed += written;
+        if self.changed >= LOOKED_FOR_EVERY {
+            self.changed = 0;
+            self.seal_full()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sync(&self) -> fjall::Result<()> {
+        self.db.persist(PersistMode::SyncAll)
+    }
+
     /// Seals a full write buffer, as stores do (`bigtable-fjall/src/upkeep/seal.rs`). The engine
     /// might otherwise stop sealing them by itself.
     fn seal_full(&self) -> fjall::Result<()> {
@@ -35,44 +73,27 @@ impl Engine {
 
 impl Program for Engine {
     async fn open(work: &GrowWork) -> anyhow::Result<Self> {
-        let db = Database::builder(&work.data)
-            .cache_size(work.cache_mb << 20)
-            .worker_threads(1)
-            .open()?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX);
-        let rows = db.keyspace("rows", options)?;
-        Ok(Engine { db, rows, changed: 0 })
+        Ok(Engine::at(&work.data, work.cache_mb << 20)?)
     }
 
     async fn close(self) -> anyhow::Result<()> {
-        Ok(self.db.persist(PersistMode::SyncAll)?)
+        Ok(self.sync()?)
     }
 
     async fn load(&mut self, rows: Range<u64>, drawn: &mut Drawn) -> anyhow::Result<()> {
-        let mut batch = self.db.batch().durability(Some(PersistMode::Buffer));
-        for row in rows {
-            batch.insert(&self.rows, name(row), drawn.value(row));
-        }
-        batch.commit()?;
-        Ok(self.seal_full()?)
+        Ok(self.write(rows.map(|row| (name(row), drawn.value(row))))?)
     }
 
     async fn get(&mut self, row: u64) -> anyhow::Result<bool> {
-        Ok(self.rows.get(name(row))?.is_some_and(|value| is_value(&value, row)))
+        Ok(self.value(name(row))?.is_some_and(|value| is_value(&value, row)))
     }
 
     async fn update(&mut self, rows: &[u64], drawn: &mut Drawn) -> anyhow::Result<u64> {
-        let mut batch = self.db.batch().durability(Some(PersistMode::Buffer));
         let mut wrong = 0;
         for row in rows {
             wrong += u64::from(!self.get(*row).await?);
-            batch.insert(&self.rows, name(*row), drawn.value(*row));
         }
-        batch.commit()?;
-        self.changed += 1;
-        if self.changed.is_multiple_of(LOOKED_FOR_EVERY) {
-            self.seal_full()?;
-        }
+        self.write(rows.iter().map(|row| (name(*row), drawn.value(*row))))?;
         Ok(wrong)
     }
 
