@@ -28,6 +28,7 @@ use crate::layout::memory::Memory;
 use crate::layout::table_info::TableInfo;
 use crate::options::{Durability, Options};
 use crate::read::snapshots::Snapshots;
+use crate::upkeep::early_syncs::EarlySyncs;
 use crate::upkeep::freeing::Freeing;
 use crate::upkeep::journals::Journals;
 use crate::waits::may_wait;
@@ -53,6 +54,7 @@ pub(crate) struct Engine {
     floor: AtomicU64,
     /// The file system of the store's directory.
     pub(crate) disk: Disk,
+    pub(crate) early_syncs: Arc<EarlySyncs>,
     /// Whether the store takes writes; callers can wait for changes of it.
     pub(crate) condition: Arc<Watched>,
     /// The number of times that the store was opened anew in place (`failure/reopen.rs`).
@@ -100,6 +102,7 @@ pub(crate) struct OpenFiles {
     pub(crate) catalog: Catalog,
     pub(crate) journals: Journals,
     pub(crate) disk: Disk,
+    pub(crate) early_syncs: Arc<EarlySyncs>,
 }
 
 /// State that only the holder of the commit lock may touch.
@@ -112,6 +115,9 @@ pub(crate) struct Lead {
     pub(crate) ids_from: u32,
     /// Bytes that batches have put into write buffers since the last look for full buffers.
     pub(crate) unlooked: Cell<u64>,
+    /// Bytes that batches have put into write buffers between the last early sync of the journal
+    /// and the last look (`upkeep/full.rs`).
+    pub(crate) unsynced: Cell<u64>,
     /// Whether work that may take long is left to the committer thread.
     pub(crate) left: Cell<bool>,
     pub(crate) room: Room,
@@ -129,7 +135,7 @@ impl Engine {
         files: OpenFiles,
         directory: Arc<Directory>,
     ) -> std::result::Result<Self, Fault> {
-        let OpenFiles { path, options, db, catalog, journals, disk } = files;
+        let OpenFiles { path, options, db, catalog, journals, disk, early_syncs } = files;
         let floor = catalog.floor()?;
         Ok(Engine {
             path,
@@ -138,6 +144,7 @@ impl Engine {
             snapshots: Snapshots::default(),
             floor: AtomicU64::new(floor.as_u64()),
             disk,
+            early_syncs,
             condition: Arc::default(),
             generation: 0,
             closing: AtomicBool::new(false),

@@ -1,5 +1,5 @@
 //! For tests: holds the engine's thread at chosen points while it writes a buffer out. The
-//! engine's log shows how far the thread is, and which thread deletes a file.
+//! engine's log shows how far the thread is, and which thread deletes a file or syncs a journal.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -64,18 +64,40 @@ thread_local! {
     static WRITES_OUT: Cell<Option<&'static Held>> = const { Cell::new(None) };
 }
 
-/// The names of threads that deleted files of runs, each with the engine's message, which has the
-/// path.
-static DELETED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+/// The names of threads that did something, each with the engine's message, which has the path.
+#[derive(Debug)]
+struct Doers(Mutex<Vec<(String, String)>>);
+
+/// The threads that deleted files of runs.
+static DELETED: Doers = Doers(Mutex::new(Vec::new()));
+/// The threads that synced the content of journals.
+static SYNCED: Doers = Doers(Mutex::new(Vec::new()));
+
+impl Doers {
+    fn note(&self, message: String) {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.0.lock().unwrap().push((thread, message));
+    }
+
+    fn of(&self, dir: &Path) -> Vec<String> {
+        log_engine();
+        let dir = dir.display().to_string();
+        let done = self.0.lock().unwrap();
+        let done = done.iter().filter(|(_, message)| message.contains(&dir));
+        done.map(|(thread, _)| thread.clone()).collect()
+    }
+}
 
 /// The names of the threads that have deleted files of runs in this directory since the first
 /// call.
 pub(crate) fn deleters(dir: &Path) -> Vec<String> {
-    log_engine();
-    let dir = dir.display().to_string();
-    let deleted = DELETED.lock().unwrap();
-    let deleted = deleted.iter().filter(|(_, message)| message.contains(&dir));
-    deleted.map(|(thread, _)| thread.clone()).collect()
+    DELETED.of(dir)
+}
+
+/// The names of the threads that have synced the content of journals in this directory since the
+/// first call.
+pub(crate) fn syncers(dir: &Path) -> Vec<String> {
+    SYNCED.of(dir)
 }
 
 struct Log;
@@ -91,9 +113,10 @@ impl log::Log for Log {
         }
         let message = record.args().to_string();
         if message.starts_with("Cleanup deleted table") {
-            let thread = std::thread::current().name().unwrap_or_default().to_owned();
-            DELETED.lock().unwrap().push((thread, message));
-            return;
+            return DELETED.note(message);
+        }
+        if message.starts_with("Persisting journal") && message.ends_with("mode=SyncData") {
+            return SYNCED.note(message);
         }
         for held in [&SEALED, &CALM, &UNOPENED] {
             if message.starts_with(&format!("Flushing keyspace \"{}\"", held.keyspace)) {

@@ -69,6 +69,11 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
 /// journals were synced when they were sealed.
 pub(crate) fn sync_journal(engine: &Engine) -> Result<()> {
     let _lead = engine.wait_to_lead()?;
+    persist(engine)
+}
+
+/// Syncs the journal. The caller holds the commit lock.
+pub(crate) fn persist(engine: &Engine) -> Result<()> {
     engine.db.persist(PersistMode::SyncData).map_err(|error| not_written(engine, &error))
 }
 

@@ -2,8 +2,10 @@
 //! the open store from them, with its floor, caches and queues.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bigtable::Result;
+use fjall::compaction::filter::Factory;
 use fjall::{Database, KeyspaceCreateOptions};
 
 use super::prepare::Prepared;
@@ -13,6 +15,7 @@ use crate::engine::OpenFiles;
 use crate::failure::fault;
 use crate::layout::catalog::{self, Catalog};
 use crate::options::Options;
+use crate::upkeep::early_syncs::{EarlySyncs, Follows};
 use crate::upkeep::journals::Journals;
 
 /// The number of engine threads. This one thread writes buffers out and compacts. With several
@@ -29,23 +32,33 @@ pub(crate) fn open_files(
     prepared: Option<Prepared>,
 ) -> Result<OpenFiles> {
     let disk = Disk::of(dir).map_err(|e| fault::io(dir, "opening the directory", &e))?;
-    let db = guarded(dir, || open_engine(directory, &options))?;
+    let early_syncs = Arc::default();
+    let db = guarded(dir, || open_engine(directory, &options, &early_syncs))?;
     let catalog = guarded(dir, || open_catalog(&db))?;
     let journals = Journals::new(dir, &directory.engine(), prepared).and_then(|mut journals| {
         journals.add_keyspaces(std::iter::once(&catalog.0))?;
         Ok(journals)
     });
     let journals = journals.map_err(|e| fault::io(dir, "writing the inventory", &e))?;
-    Ok(OpenFiles { path: dir.to_owned(), options, db, catalog, journals, disk })
+    Ok(OpenFiles { path: dir.to_owned(), options, db, catalog, journals, disk, early_syncs })
 }
 
-fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<Database> {
+fn open_engine(
+    directory: &Directory,
+    options: &Options,
+    early_syncs: &Arc<EarlySyncs>,
+) -> fjall::Result<Database> {
+    let all = early_syncs.clone();
+    let follow = move |keyspace: &str| -> Option<Arc<dyn Factory>> {
+        Some(Arc::new(Follows { all: all.clone(), keyspace: keyspace.to_owned() }))
+    };
     Database::builder(directory.engine())
         .cache_size(options.cache_bytes)
         .worker_threads(ENGINE_THREADS)
         // Unlimited for the engine, because the committer limits the journals
         // (`old_journals.rs`).
         .max_journaling_size(u64::MAX)
+        .with_compaction_filter_factories(Arc::new(follow))
         .open()
 }
 

@@ -1,16 +1,24 @@
 //! Decides which buffers to seal: full ones, and those with a large superseded part
 //! (`churn.rs`). The committer looks for them after a batch.
+//!
+//! The engine syncs its journal before it writes a buffer out, and all batches wait meanwhile. In a
+//! store that syncs no batch, a whole buffer's bytes are unsynced then. So the committer of such a
+//! store syncs the journal several times a buffer. Batches wait more often, and less long (ADR-23).
 
 use fjall::{AbstractTree, Keyspace};
 
+use crate::commit::write::persist;
 use crate::engine::{Engine, Lead};
 use crate::upkeep::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::upkeep::old_journals::limit_journals;
 use crate::upkeep::seal::{rotate, seal, sealed, writes_nothing_out};
+use crate::waits::may_wait;
 
 /// The committer looks for full buffers after one part in this many of a buffer was written. A
 /// look takes a lock of the engine for each keyspace.
 const LOOKED_FOR_PARTS: u64 = 16;
+/// The committer syncs the journal after one part in this many of a buffer was written.
+const SYNCED_PARTS: u64 = 8;
 
 /// Seals the buffers that are full, after a batch put `bytes` bytes into them. That batch is
 /// written in any case. If sealing fails, the next batch is refused.
@@ -19,7 +27,9 @@ pub(crate) fn seal_full(engine: &Engine, lead: &Lead, bytes: u64) {
     if !is_look_due(engine, lead) {
         return;
     }
-    lead.unlooked.set(0);
+    if !sync_early(engine, lead, lead.unlooked.take()) {
+        return;
+    }
     for group in &lead.groups {
         for keyspace in group.keyspaces() {
             if seal_if_full(engine, lead, keyspace)
@@ -38,10 +48,27 @@ pub(crate) fn is_look_due(engine: &Engine, lead: &Lead) -> bool {
     lead.unlooked.get() >= engine.options.write_buffer_bytes / LOOKED_FOR_PARTS
 }
 
+/// Syncs the journal of a store that syncs no batch, if enough was written. If that fails, returns
+/// `false`, and the engine is opened anew. Nothing may be sealed before that: the engine would sync
+/// the same journal again, and take that for a success.
+fn sync_early(engine: &Engine, lead: &Lead, bytes: u64) -> bool {
+    let unsynced = lead.unsynced.get() + bytes;
+    let is_due = unsynced >= engine.options.write_buffer_bytes / SYNCED_PARTS;
+    lead.unsynced.set(if is_due { 0 } else { unsynced });
+    if is_due && !engine.sync() {
+        may_wait("syncing the journal early");
+        return persist(engine).is_ok();
+    }
+    true
+}
+
 /// Seals the buffers with a large superseded part (`churn.rs`), without waiting: a buffer that
 /// is being written out goes first. If sealing fails, the next batch is refused, as in
 /// [`seal_full`].
 pub(crate) fn seal_churned(engine: &Engine, lead: &Lead) {
+    if engine.check_usable().is_err() {
+        return;
+    }
     for group in &lead.groups {
         let Some(mut churn) = group.churn() else { continue };
         let Some(superseded) = churn.much() else { continue };
@@ -68,4 +95,46 @@ fn seal_if_full(engine: &Engine, lead: &Lead, keyspace: &Keyspace) -> bool {
     let is_due = size >= full.saturating_add(full / 2)
         || (size >= full && writes_nothing_out(&engine.db, lead));
     is_due && seal(engine, keyspace)
+}
+
+#[cfg(test)]
+mod tests {
+    use bigtable::Timestamp;
+    use bigtable::{Family, Layout, LocalityGroup, Mutation, RowMutation, Table, TableSchema};
+    use futures::executor::block_on;
+
+    use crate::held::syncers;
+    use crate::{Durability, FjallStore, Options};
+
+    const BUFFER_BYTES: u64 = 4 << 20;
+    /// With so few writes each is long, so the committer thread takes it.
+    const WRITES: u64 = 64;
+
+    /// Writes a buffer's bytes, and returns which threads synced the journal meanwhile.
+    fn synced_by(durability: Durability) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        syncers(dir.path());
+        let options = Options { write_buffer_bytes: BUFFER_BYTES, ..Options::default() };
+        let store = FjallStore::open(dir.path(), Options { durability, ..options }).unwrap();
+        let groups = vec![LocalityGroup::on_disk("cells", Layout::Versions)];
+        let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
+        let before = syncers(dir.path()).len();
+        for _ in 0..WRITES {
+            let cells = Family::from_static("cells");
+            let value = vec![7; (BUFFER_BYTES / WRITES) as usize];
+            let cell = Mutation::set(cells, "q", Timestamp::ZERO, value);
+            block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
+        }
+        syncers(dir.path()).split_off(before)
+    }
+
+    #[test]
+    fn a_store_that_syncs_no_batch_syncs_its_journal_eight_times_a_buffer() {
+        assert_eq!(synced_by(Durability::Buffered), ["bigtable-commit"; 8]);
+    }
+
+    #[test]
+    fn a_store_that_syncs_each_batch_syncs_nothing_more() {
+        assert_eq!(synced_by(Durability::Sync).len() as u64, WRITES);
+    }
 }

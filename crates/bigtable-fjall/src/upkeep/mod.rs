@@ -4,6 +4,7 @@
 //! ```text
 //! seal          seals a buffer            full     decides which buffers to seal
 //! freeing       frees sealed buffers and deletes files on a thread of its own
+//! early_syncs   syncs the files of merges while they are written
 //! churn         how much of a buffer is superseded
 //! journals      the journals that the store must have
 //! old_journals  frees journals that are kept for a few cells
@@ -16,6 +17,7 @@
 pub(crate) mod churn;
 pub(crate) mod closing;
 pub(crate) mod drop;
+pub(crate) mod early_syncs;
 pub(crate) mod freeing;
 pub(crate) mod full;
 pub(crate) mod journals;

@@ -98,6 +98,10 @@ pub(crate) fn make_room(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<(
 /// for each buffer that it has written out, at the level with the most need.
 fn merge_runs(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
     let runs = || keyspace.tree.l0_run_count();
+    if runs() < RUNS_MAX {
+        return Ok(());
+    }
+    let _paused = engine.early_syncs.pause();
     let mut before = usize::MAX;
     while runs() >= RUNS_MAX && (runs() < before || engine.db.active_compactions() > 0) {
         check_engine(&engine.db)?;

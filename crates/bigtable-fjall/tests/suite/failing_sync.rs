@@ -22,11 +22,18 @@ use crate::{PLAIN, options, schema, ts};
 const CHILD_DIR: &str = "BIGTABLE_FJALL_SYNC_DIR";
 const CHILD_CASE: &str = "BIGTABLE_FJALL_SYNC_CASE";
 const VALUE: usize = 3000;
+const BUFFER_BYTES: u64 = 64 << 10;
+/// The number of rows that a merge gets.
+const ROWS: u64 = 8_000;
 
 type Opened = (FjallStore, std::sync::Arc<dyn Table>);
 
 fn open(dir: &Path, durability: Durability) -> Opened {
-    let options = Options { write_buffer_bytes: 64 << 10, ..options(durability) };
+    open_with(dir, durability, BUFFER_BYTES)
+}
+
+fn open_with(dir: &Path, durability: Durability, write_buffer_bytes: u64) -> Opened {
+    let options = Options { write_buffer_bytes, ..options(durability) };
     let store = FjallStore::open(dir, options).unwrap();
     let table = block_on(store.open_table("t", &schema())).unwrap();
     (store, table)
@@ -123,6 +130,36 @@ fn the_journal_when_asked(disk: &FailingSync, dir: &Path) {
     compare(dir, &acknowledged, &[]);
 }
 
+/// A store that does not sync each batch syncs its journal early, and cannot. It continues with
+/// another journal that holds everything acknowledged.
+fn the_journal_early(disk: &FailingSync, dir: &Path) {
+    let (store, table) = open(dir, Durability::Buffered);
+    disk.fail_once(".jnl");
+    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
+    for row in 0..5000 {
+        match write(&*table, row) {
+            Ok(()) => acknowledged.push(row),
+            Err(Error::Unavailable { .. }) => refused.push(row),
+            Err(error) => panic!("row {row}: {error}"),
+        }
+        if !disk.is_armed() && !refused.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(refused.len(), 1, "the engine was opened anew");
+    // The journal was synced before a buffer was full.
+    assert!(acknowledged.len() * VALUE < BUFFER_BYTES as usize, "{} rows", acknowledged.len());
+    write(&*table, 9000).unwrap();
+    acknowledged.push(9000);
+    let failed = disk.none_is_kept(dir);
+    assert!(failed.len() == 1 && failed[0].ends_with("engine/0.jnl"), "{failed:?}");
+    assert!(acknowledged.iter().all(|row| is_there(&*table, *row)));
+    assert!(!refused.iter().any(|row| is_there(&*table, *row)));
+    assert_eq!(store.condition(), Condition::Writable);
+    drop((store, table));
+    compare(dir, &acknowledged, &refused);
+}
+
 /// The engine cannot sync a run that it writes out, and stops. No request is in doubt.
 fn a_run(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Buffered);
@@ -150,6 +187,40 @@ fn a_run(disk: &FailingSync, dir: &Path) {
     assert!(failed.len() == 1 && failed[0].contains("/tables/"), "{failed:?}");
 }
 
+/// A merge syncs its files while it writes them, and the engine syncs each at its end.
+fn a_merge(disk: &FailingSync, dir: &Path) {
+    // The first merge is one of four buffers, and is then synced early at least once.
+    let (store, table) = open_with(dir, Durability::Buffered, 4 << 20);
+    // In this order, each buffer overlaps all files.
+    let row = |n: u64| (n % ROWS).wrapping_mul(0x9E37_79B9) % 1_000_003;
+    let is_synced_early = || {
+        let calls = disk.calls();
+        let runs = calls.iter().filter(|call| call.path.contains("/tables/"));
+        let mut files = std::collections::HashMap::<&str, usize>::new();
+        runs.for_each(|call| *files.entry(&call.path).or_default() += 1);
+        files.values().any(|syncs| *syncs > 1)
+    };
+    let mut written = 0;
+    while !is_synced_early() {
+        assert!(written < 10 * ROWS, "no merge syncs early");
+        (written..written + 100).for_each(|n| write(&*table, row(n)).unwrap());
+        written += 100;
+    }
+    let acknowledged: Vec<u64> = (0..written.min(ROWS)).map(row).collect();
+    // The next sync of a run fails, also if it is an early one. The store goes on without it.
+    disk.fail_once("/tables/");
+    for _ in 0..2 * ROWS {
+        // Some are refused, until the engine is opened anew.
+        let _ = write(&*table, row(written));
+        written += 1;
+    }
+    assert!(!disk.is_armed(), "a sync has failed");
+    write(&*table, row(0)).unwrap();
+    drop((store, table));
+    disk.none_is_kept(dir);
+    compare(dir, &acknowledged, &[]);
+}
+
 /// If the journal cannot be cut either, the content of the disk is unknown, and the store
 /// halts.
 fn every_file(disk: &FailingSync, dir: &Path) {
@@ -174,7 +245,9 @@ fn child() {
     match std::env::var(CHILD_CASE).unwrap().as_str() {
         "the journal" => the_journal(&disk, &dir),
         "the journal when asked" => the_journal_when_asked(&disk, &dir),
+        "the journal early" => the_journal_early(&disk, &dir),
         "a run" => a_run(&disk, &dir),
+        "a merge" => a_merge(&disk, &dir),
         "every file" => every_file(&disk, &dir),
         other => panic!("there is no case {other}"),
     }
@@ -206,8 +279,18 @@ fn a_journal_that_cannot_be_synced_when_asked_to_is_replaced() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_synced_early_is_replaced() {
+    run("the journal early");
+}
+
+#[test]
 fn an_engine_that_cannot_sync_a_run_is_opened_anew() {
     run("a run");
+}
+
+#[test]
+fn a_merge_syncs_its_files_early() {
+    run("a merge");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-# Overwrites the rows of a table of SQLite at a fixed rate; driven by `percolator-bench micro churn`.
+# Overwrites the rows of a table of SQLite at a fixed rate, for `percolator-bench micro churn`.
 # Arguments: the directory, rows, updates a second, the length of a minute in seconds, seconds of
 # retention (not used: SQLite keeps no older versions), seed. Prints a line of JSON for each minute,
 # one for each line that it reads.
