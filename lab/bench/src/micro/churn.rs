@@ -124,7 +124,7 @@ impl Churn {
 }
 
 /// Runs a program in a process of its own, and gathers its minutes. Returns the number of values
-/// that were not as they were written. The process stands still while its files are measured.
+/// that were not as they were written. The program updates nothing while its files are measured.
 fn run(
     context: &Context,
     work: &ChurnWork,
