@@ -27,9 +27,7 @@ pub(crate) fn seal_full(engine: &Engine, lead: &Lead, bytes: u64) {
     if !is_look_due(engine, lead) {
         return;
     }
-    if !sync_early(engine, lead, lead.unlooked.take()) {
-        return;
-    }
+    sync_early(engine, lead, lead.unlooked.take());
     for group in &lead.groups {
         for keyspace in group.keyspaces() {
             if seal_if_full(engine, lead, keyspace)
@@ -48,27 +46,23 @@ pub(crate) fn is_look_due(engine: &Engine, lead: &Lead) -> bool {
     lead.unlooked.get() >= engine.options.write_buffer_bytes / LOOKED_FOR_PARTS
 }
 
-/// Syncs the journal of a store that syncs no batch, if enough was written. If that fails, returns
-/// `false`, and the engine is opened anew. Nothing may be sealed before that: the engine would sync
-/// the same journal again, and take that for a success.
-fn sync_early(engine: &Engine, lead: &Lead, bytes: u64) -> bool {
+/// Syncs the journal of a store that syncs no batch, if enough was written. If that fails, the
+/// engine is opened anew.
+fn sync_early(engine: &Engine, lead: &Lead, bytes: u64) {
     let unsynced = lead.unsynced.get() + bytes;
     let is_due = unsynced >= engine.options.write_buffer_bytes / SYNCED_PARTS;
     lead.unsynced.set(if is_due { 0 } else { unsynced });
     if is_due && !engine.sync() {
         may_wait("syncing the journal early");
-        return persist(engine).is_ok();
+        // The engine has noted the error.
+        let _ = persist(engine);
     }
-    true
 }
 
 /// Seals the buffers with a large superseded part (`churn.rs`), without waiting: a buffer that
 /// is being written out goes first. If sealing fails, the next batch is refused, as in
 /// [`seal_full`].
 pub(crate) fn seal_churned(engine: &Engine, lead: &Lead) {
-    if engine.check_usable().is_err() {
-        return;
-    }
     for group in &lead.groups {
         let Some(mut churn) = group.churn() else { continue };
         let Some(superseded) = churn.much() else { continue };

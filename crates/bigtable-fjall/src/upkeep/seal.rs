@@ -60,8 +60,12 @@ pub(crate) fn seal(engine: &Engine, keyspace: &Keyspace) -> bool {
 
 /// Seals the buffer, unless it is empty. Returns whether it was sealed. The caller holds the
 /// commit lock.
+///
+/// A failed engine seals nothing: it would sync the journal again before it writes the buffer out,
+/// and that sync would prove nothing.
 pub(crate) fn rotate(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<bool> {
     may_wait("sealing a buffer");
+    check_engine(&engine.db)?;
     engine.calm.ends(keyspace);
     let buffer = keyspace.tree.active_memtable();
     let sealed = keyspace.rotate_memtable()?;
