@@ -62,6 +62,23 @@ fn compare(dir: &Path, acknowledged: &[u64], refused: &[u64]) {
     }
 }
 
+/// Writes rows until a sync has failed and a row was refused. Returns the acknowledged rows and
+/// the refused ones.
+fn write_until_refused(disk: &FailingSync, table: &dyn Table) -> (Vec<u64>, Vec<u64>) {
+    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
+    for row in 0..5000 {
+        match write(table, row) {
+            Ok(()) => acknowledged.push(row),
+            Err(Error::Unavailable { .. }) => refused.push(row),
+            Err(error) => panic!("row {row}: {error}"),
+        }
+        if !disk.is_armed() && !refused.is_empty() {
+            break;
+        }
+    }
+    (acknowledged, refused)
+}
+
 /// Several callers share a batch that cannot be synced. All learn that it was not applied. The
 /// engine is opened anew under their handles, and no file whose sync failed is kept.
 fn the_journal(disk: &FailingSync, dir: &Path) {
@@ -135,17 +152,7 @@ fn the_journal_when_asked(disk: &FailingSync, dir: &Path) {
 fn the_journal_early(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Buffered);
     disk.fail_once(".jnl");
-    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
-    for row in 0..5000 {
-        match write(&*table, row) {
-            Ok(()) => acknowledged.push(row),
-            Err(Error::Unavailable { .. }) => refused.push(row),
-            Err(error) => panic!("row {row}: {error}"),
-        }
-        if !disk.is_armed() && !refused.is_empty() {
-            break;
-        }
-    }
+    let (mut acknowledged, refused) = write_until_refused(disk, &*table);
     assert_eq!(refused.len(), 1, "the engine was opened anew");
     // The journal was synced before a buffer was full.
     assert!(acknowledged.len() * VALUE < BUFFER_BYTES as usize, "{} rows", acknowledged.len());
@@ -164,17 +171,7 @@ fn the_journal_early(disk: &FailingSync, dir: &Path) {
 fn a_run(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Buffered);
     disk.fail_once("/tables/");
-    let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
-    for row in 0..5000 {
-        match write(&*table, row) {
-            Ok(()) => acknowledged.push(row),
-            Err(Error::Unavailable { .. }) => refused.push(row),
-            Err(error) => panic!("row {row}: {error}"),
-        }
-        if !disk.is_armed() && !refused.is_empty() {
-            break;
-        }
-    }
+    let (mut acknowledged, refused) = write_until_refused(disk, &*table);
     assert!(!disk.is_armed() && !refused.is_empty(), "the engine has stopped");
     // The store has opened the engine anew.
     write(&*table, 9000).unwrap();
