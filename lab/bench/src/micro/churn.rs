@@ -26,9 +26,9 @@ use percolator_cli::context::Context;
 use serde_json::{Value, json};
 
 use super::bed::KEY_BYTES;
-use super::grow::{PROGRAMS, chosen};
+use super::grow::{PROGRAMS, chosen, with_lines};
 use crate::flags::{Common, Place, within};
-use crate::plot::{Axis, Plot, Point, Role, Unit};
+use crate::plot::{Axis, Plot, Unit};
 use crate::processes::Driver;
 use crate::report::{Bar, Figure, Report};
 use crate::turns::go_on;
@@ -205,18 +205,8 @@ fn plot(programs: &[&str], minutes: &[Value]) -> String {
     let (x, y) = (Axis::linear("minute", Unit::Plain), Axis::linear("us", Unit::Plain));
     let subtitle =
         "Durability buffered; with all threads of the store. SQLite is called from Python.";
-    let mut plot = Plot::over(x, y, "CPU of an update", subtitle);
-    for (role, program) in [Role::Ours(0), Role::Peer(0), Role::Peer(1)].into_iter().zip(PROGRAMS) {
-        if !programs.contains(&program) {
-            continue;
-        }
-        let point = |minute: &Value| {
-            Some(Point::at(minute["minute"].as_f64()?, minute["cpu_us"].as_f64()?))
-        };
-        let own = minutes.iter().filter(|minute| minute["program"] == program);
-        plot = plot.line(program, role, own.filter_map(point).collect());
-    }
-    plot.svg()
+    let plot = Plot::over(x, y, "CPU of an update", subtitle);
+    with_lines(plot, programs, minutes, ["/minute", "/cpu_us"]).svg()
 }
 
 #[cfg(test)]

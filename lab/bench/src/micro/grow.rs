@@ -266,19 +266,27 @@ fn figures(grown: &[Value]) -> Vec<Figure> {
 fn plot(programs: &[&str], grown: &[Value]) -> String {
     let (x, y) = (Axis::log("rows", Unit::Plain), Axis::log("us", Unit::Plain));
     let subtitle = "Random rows of 100 bytes, one client. SQLite is called from Python.";
-    let mut plot = Plot::over(x, y, "An update as the store grows", subtitle);
+    let plot = Plot::over(x, y, "An update as the store grows", subtitle);
+    with_lines(plot, programs, grown, ["/rows", "/update/us"]).svg()
+}
+
+/// Adds a line for each of the programs. The two fields of a row are the place and the value.
+pub(super) fn with_lines(
+    mut plot: Plot,
+    programs: &[&str],
+    rows: &[Value],
+    [x, y]: [&str; 2],
+) -> Plot {
     for (role, program) in [Role::Ours(0), Role::Peer(0), Role::Peer(1)].into_iter().zip(PROGRAMS) {
         if !programs.contains(&program) {
             continue;
         }
-        let point = |row: &Value| {
-            let us = row.pointer("/update/us")?.as_f64()?;
-            Some(Point::at(row["rows"].as_f64()?, us))
-        };
-        let rows = grown.iter().filter(|row| row["program"] == program);
-        plot = plot.line(program, role, rows.filter_map(point).collect());
+        let number = |row: &Value, field: &str| row.pointer(field)?.as_f64();
+        let point = |row: &Value| Some(Point::at(number(row, x)?, number(row, y)?));
+        let own = rows.iter().filter(|row| row["program"] == program);
+        plot = plot.line(program, role, own.filter_map(point).collect());
     }
-    plot.svg()
+    plot
 }
 
 #[cfg(test)]
