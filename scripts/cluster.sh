@@ -38,8 +38,8 @@ if [ -n "$etcd" ] && ! command -v etcd >/dev/null; then
 fi
 RANDOM=$seed
 
-cargo build --quiet --release --locked -p percolator-cli -p percolator-torture
-percolator=${CARGO_TARGET_DIR:-target}/release/percolator
+programs=$(scripts/programs.sh)
+percolator=$programs/percolator
 work=$(mktemp -d)
 cluster=$work/cluster
 finish() {

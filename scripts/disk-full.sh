@@ -12,12 +12,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-profile=${DISK_FULL_PROFILE:-release}
-[ "$profile" = release ] && flags=--release || flags=
-# shellcheck disable=SC2086
-cargo build --quiet $flags --locked -p percolator-cli --bin percolator --example disk_full
-percolator=${CARGO_TARGET_DIR:-target}/$profile/percolator
-driver=${CARGO_TARGET_DIR:-target}/$profile/examples/disk_full
+programs=$(scripts/programs.sh)
+percolator=$programs/percolator
+driver=("$programs/percolator-torture" disk-full)
 work=$(mktemp -d)
 finish() {
     # shellcheck disable=SC2046
@@ -52,7 +49,7 @@ run() {
     local name=$1 log=$2
     shift 2
     echo "$name"
-    if ! env ${LD_PRELOAD_DRIVER:+"LD_PRELOAD=$LD_PRELOAD_DRIVER"} "$driver" "$@" 2>>"$log" | sed 's/^/  /'; then
+    if ! env ${LD_PRELOAD_DRIVER:+"LD_PRELOAD=$LD_PRELOAD_DRIVER"} "${driver[@]}" "$@" 2>>"$log" | sed 's/^/  /'; then
         failed=1
         echo "  FAILED:"
         tail -n 20 "$log"
@@ -101,7 +98,7 @@ run "a sync that fails under a table server" "$work/log-5" "$store" "$fail_next"
 kill -0 "$server" || { echo "  FAILED: the server has ended"; failed=1; }
 echo "always /engine/" >"$FAILING_SYNC/fail"
 # The driver creates its table first, and that fails.
-"$driver" "$store" true true >>"$work/log-5" 2>&1 && failed=1
+"${driver[@]}" "$store" true true >>"$work/log-5" 2>&1 && failed=1
 status=0
 wait "$server" || status=$?
 echo "  with no sync that succeeds the server ended with $status"

@@ -18,8 +18,8 @@ RANDOM=${2:-1}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cargo build --quiet --release --locked -p percolator-cli -p percolator-torture
-percolator=${CARGO_TARGET_DIR:-target}/release/percolator
+programs=$(scripts/programs.sh)
+percolator=$programs/percolator
 
 "$percolator" webindex generate "$work/site" --pages 600 --seed 7 --quiet
 

@@ -5,6 +5,7 @@ use percolator_cli::context::Context;
 use percolator_cli::exit::Exit;
 use percolator_cli::program::{Global, Program};
 
+use crate::disk_full::DiskFull;
 use crate::hbase::Hbase;
 use crate::parent::Torture;
 use crate::strike::Strike;
@@ -41,6 +42,7 @@ pub(crate) struct Cli {
 enum Child {
     Worker(Worker),
     Strike(Strike),
+    DiskFull(DiskFull),
     #[command(subcommand)]
     Hbase(Hbase),
 }
@@ -55,6 +57,7 @@ impl Program for Cli {
             None => self.torture.run(context).await,
             Some(Child::Worker(worker)) => worker.run().await,
             Some(Child::Strike(strike)) => strike.run(context),
+            Some(Child::DiskFull(disk_full)) => disk_full.run(context).await,
             Some(Child::Hbase(hbase)) => hbase.run(context).await,
         }
     }

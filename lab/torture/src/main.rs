@@ -1,13 +1,14 @@
 //! Runs a mixed workload in a child process that is killed many times, then judges the store.
 //!
 //! ```text
-//!   parent  starts the child, kills it, starts it again; judges at the end
-//!   work    the child: opens the store, transfers, writes, deletes, notifies, loads web pages
-//!   world   tables, columns, observers; opening, for both
-//!   ledger  transactions and their outcomes, in a file that survives kill -9
-//!   place   the directory of a run, and the names of its files
-//!   strike  kills one process, for a script
-//!   judge   checks everything that must hold after the kills
+//!   parent     starts the child, kills it, starts it again; judges at the end
+//!   work       the child: opens the store, transfers, writes, deletes, notifies, loads web pages
+//!   world      tables, columns, observers; opening, for both
+//!   ledger     transactions and their outcomes, in a file that survives kill -9
+//!   place      the directory of a run, and the names of its files
+//!   strike     kills one process, for a script
+//!   disk_full  writes and reads while a disk fails, for a script
+//!   judge      checks everything that must hold after the kills
 //! ```
 //!
 //! Invariant: each line of the ledger is one write. A `begin` line is written before its
@@ -16,6 +17,7 @@
 //! tried.
 
 mod cli;
+mod disk_full;
 mod hbase;
 mod judge;
 mod ledger;
