@@ -38,8 +38,7 @@ if [ -n "$etcd" ] && ! command -v etcd >/dev/null; then
 fi
 RANDOM=$seed
 
-programs=$(scripts/programs.sh)
-percolator=$programs/percolator
+percolator=$(scripts/programs.sh)/percolator
 work=$(mktemp -d)
 cluster=$work/cluster
 finish() {

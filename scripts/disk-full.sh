@@ -12,9 +12,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-programs=$(scripts/programs.sh)
-percolator=$programs/percolator
-driver=("$programs/percolator-torture" disk-full)
+percolator=$(scripts/programs.sh)/percolator
+driver=("${percolator}-torture" disk-full)
 work=$(mktemp -d)
 finish() {
     # shellcheck disable=SC2046

@@ -18,8 +18,7 @@ RANDOM=${2:-1}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-programs=$(scripts/programs.sh)
-percolator=$programs/percolator
+percolator=$(scripts/programs.sh)/percolator
 
 "$percolator" webindex generate "$work/site" --pages 600 --seed 7 --quiet
 
