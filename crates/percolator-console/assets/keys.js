@@ -117,9 +117,7 @@ const RANGES = [
 
 export function Keys({ query, about }) {
   const metric = METRICS.some(([name]) => name === query.get('metric')) ? query.get('metric') : 'conflict';
-  const { data: last, error } = usePoll(route('keys', { metric, minutes: 60 }), 5000);
-  // After another choice, the last answer is of the choice before until the next one comes.
-  const data = last && last.metric === metric ? last : null;
+  const { data, error } = usePoll(route('keys', { metric, minutes: 60 }), 5000);
   const [, name, meaning] = METRICS.find(([known]) => known === metric);
   const sorted = data && [...data.rows].sort((a, b) => b.total - a.total).slice(0, 40);
   return html`

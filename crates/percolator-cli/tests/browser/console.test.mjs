@@ -207,6 +207,8 @@ test('the map of keys shows where writes are, and leads to the rows', async () =
   const tab = await open(FULL);
   await go(tab.page, '#/keys');
   await tab.page.getByRole('link', { name: 'Writes', exact: true }).click();
+  // The map of conflicts, if there is one, is gone then.
+  await tab.page.locator('a.choice[aria-current=true]', { hasText: 'Writes' }).waitFor();
   const map = tab.page.locator('canvas.heat');
   await map.waitFor({ timeout: 20_000 });
   assert.ok((await tab.page.locator('main tbody tr').count()) > 1);
