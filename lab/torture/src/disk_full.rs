@@ -14,9 +14,11 @@ use bigtable_grpc::{Address, ClientOptions, GrpcStore};
 use clap::Args;
 use percolator_cli::context::Context;
 use percolator_cli::exit::{Exit, Failure};
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore, SeedableRng};
 
 const CELLS: Family = Family::from_static("cells");
-const VALUE_BYTES: u64 = 64 << 10;
+const VALUE_BYTES: usize = 64 << 10;
 /// Rows that are written before the disk fails, and again after it has recovered.
 const CALM_ROWS: u64 = 50;
 /// The most rows up to which the program writes while it waits for the disk to refuse one.
@@ -29,7 +31,7 @@ const READERS: u64 = 2;
 
 /// Write and read rows while a disk fails and recovers, then read every acknowledged row back.
 ///
-/// Prints the result as one line. If a row is lost, a read fails, writes do not resume, or no read
+/// Prints the result, and the first refusal. If a row is lost, a read fails, writes do not resume, or no read
 /// completes while writes are refused, the exit status is 3.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
@@ -148,16 +150,15 @@ async fn open(store: &str) -> anyhow::Result<Arc<dyn Store>> {
 
 /// Reads acknowledged rows at random until `over` is set.
 async fn reader(table: Arc<dyn Table>, reads: Arc<Reads>, seed: u64) {
-    let mut random = seed;
+    let mut random = StdRng::seed_from_u64(seed);
     while !reads.over.load(Ordering::SeqCst) {
-        random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-        let row = (random >> 33) % reads.acknowledged.load(Ordering::SeqCst);
+        let row = random.random_range(0..reads.acknowledged.load(Ordering::SeqCst));
         let refusing = reads.refusing.load(Ordering::SeqCst);
         let right = read(&*table, row).await;
         reads.count.fetch_add(1, Ordering::SeqCst);
         reads.while_refusing.fetch_add(u64::from(refusing), Ordering::SeqCst);
         if !matches!(right, Ok(true)) {
-            tracing::warn!(row, ?right, "a row was not read as it was written");
+            tracing::warn!(row, ?right, "a read failed, or found another value than was written");
             reads.failed.fetch_add(1, Ordering::SeqCst);
         }
         tokio::task::yield_now().await;
@@ -166,11 +167,9 @@ async fn reader(table: Arc<dyn Table>, reads: Arc<Reads>, seed: u64) {
 
 /// Returns the value of a row. No part of a value repeats, so it takes its full size on the disk.
 fn value(row: u64) -> Vec<u8> {
-    let part = |at: u64| {
-        let mixed = (row * VALUE_BYTES + at + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        ((mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ (mixed >> 32)).to_le_bytes()
-    };
-    (0..VALUE_BYTES / 8).flat_map(part).collect()
+    let mut value = vec![0; VALUE_BYTES];
+    StdRng::seed_from_u64(row).fill_bytes(&mut value);
+    value
 }
 
 fn key(row: u64) -> RowKey {
