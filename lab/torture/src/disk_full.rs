@@ -31,8 +31,8 @@ const READERS: u64 = 2;
 
 /// Write and read rows while a disk fails and recovers, then read every acknowledged row back.
 ///
-/// Prints the result, and the first refusal. If a row is lost, a read fails, writes do not resume, or no read
-/// completes while writes are refused, the exit status is 3.
+/// Prints the result, and the first refusal. If a row is lost, a read fails, writes do not resume,
+/// or no read completes while writes are refused, the exit status is 3.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-torture disk-full ./small true 'rm ./small/ballast'")]
