@@ -28,8 +28,9 @@ Example:
 
 /// Cross-row transactions and durable observers over a sorted store (Google's Percolator).
 ///
-/// Rows, columns and values are text in which \xNN stands for a byte, or hex:00ff, or b64:AP8=.
-/// A column is family:qualifier, or family alone.
+/// Rows, columns and values are text, or hex:00ff, or b64:AP8=. In text, \\ is a backslash, \n, \r
+/// and \t are control characters, and \xNN is a byte. A column is family:qualifier, or family
+/// alone. The name of a table has 1 to 50 characters of [-_.a-zA-Z0-9].
 #[derive(Debug, Parser)]
 #[command(name = "percolator", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -306,9 +306,10 @@ pub fn of_percolator(error: &Error) -> (Exit, &'static str) {
             "`percolator oracle status` shows whether an oracle answers; run the command again",
         ),
         Error::Refused(_) => (Exit::Unreachable, REFUSED),
-        Error::Aborted { .. } => {
+        Error::Aborted { reason: AbortReason::Conflict(_), .. } => {
             (Exit::Exhausted, "another client keeps writing the same cells: run the command again")
         }
+        Error::Aborted { .. } => (Exit::Exhausted, "run the command again"),
         Error::Unknown { .. } => (
             Exit::Unreachable,
             "`percolator cell ROW COLUMN --history` shows whether the transaction committed",
@@ -352,7 +353,7 @@ fn of_invalid_request(why: &str) -> &'static str {
     }
 }
 
-const FORM: &str = "`percolator COMMAND --help` shows the form of rows, columns and values";
+const FORM: &str = "`percolator --help` shows the form of tables, rows, columns and values";
 
 /// The text of an error of the index contains its next step.
 fn of_webindex(error: &webindex::Error) -> (Exit, &'static str) {

@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use crate::exit::Failure;
 
-const FORMS: &str = "write text with \\xNN for any byte, hex:00ff, or b64:AP8=";
+const FORMS: &str =
+    "write text with \\xNN for any byte and \\\\ for a backslash, hex:00ff, or b64:AP8=";
 
 /// Most bytes of a key that an error message repeats.
 const SHOWN_BYTES_MAX: usize = 60;

@@ -1,6 +1,7 @@
 //! Opens the store that a command works on, and closes it at the end of the command.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -106,11 +107,12 @@ pub(crate) struct StoreArgs {
     /// The settings of a cluster, to use the cluster's store instead of a directory.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// When a commit counts as durable. By default each commit is synced. The commands that
-    /// change a web index as a whole sync at their end instead, because they can be repeated.
+    /// When a commit counts as durable. By default each commit is synced. `import` and the commands
+    /// that change a web index as a whole sync at their end instead, because they can be repeated.
+    /// In a cluster the table server decides, and this option has no effect.
     #[arg(long, value_enum, value_name = "LEVEL")]
     durability: Option<Durability>,
-    /// How transactions commit.
+    /// How transactions commit. In a cluster they always take two phases.
     #[arg(long, value_enum, default_value = "one-step", value_name = "PATH")]
     commit: Commit,
     /// The cache of an embedded store in bytes, if the command wants another size than the
@@ -158,7 +160,7 @@ impl StoreArgs {
             return Ok(Place::Directory(asked.dir().to_owned()));
         }
         if let Some(file) = &self.config {
-            if self.data.is_some() && std::env::var_os("PERCOLATOR_DATA").is_none() {
+            if is_typed(self.data.as_deref()) {
                 return Err(Failure::usage(
                     "--data and --config name two stores",
                     "omit one of them",
@@ -552,11 +554,23 @@ pub(crate) async fn replaced(store: &dyn bigtable::Store) -> anyhow::Error {
     }
 }
 
+/// Whether the user typed `--data`, and did not leave it to PERCOLATOR_DATA.
+pub(crate) fn is_typed(data: Option<&Path>) -> bool {
+    let variable = std::env::var_os("PERCOLATOR_DATA");
+    data.is_some_and(|dir| variable.as_deref() != Some(dir.as_os_str()))
+}
+
 /// Returns an error unless a store exists: a command that reads must not create one.
 pub(crate) fn check_there(dir: &Path) -> anyhow::Result<()> {
     let problem = match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
         Ok(false) => return Ok(()),
         Ok(true) => "the directory is empty".to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(Failure::usage(
+                format!("{}: the directory cannot be read: {error}", dir.display()),
+                "run the command as the user who owns the directory, or let this user read it",
+            ));
+        }
         Err(error) => error.to_string(),
     };
     Err(Failure::usage(

@@ -366,6 +366,39 @@ fn the_directory_may_come_from_the_environment() {
 }
 
 #[test]
+fn a_typed_directory_and_a_cluster_are_two_stores() {
+    let shell = Shell::new();
+    let with = |variable: &std::path::Path, args: &[&str]| {
+        let mut command = program();
+        command.args(args).env("PERCOLATOR_DATA", variable);
+        Ran::from(command.output().unwrap())
+    };
+    let (data, elsewhere) = (shell.data(), shell.data().join("elsewhere"));
+    let typed = ["--config", "cluster.toml", "--data", data.to_str().unwrap()];
+    let of = |words: &[&'static str]| [words, &typed[..]].concat();
+    let delete = of(&["delete", "Bob", "bal"]);
+    run(&delete).refused(2, "name two stores", "omit one of them");
+    with(&elsewhere, &delete).refused(2, "name two stores", "omit one of them");
+    let backup = of(&["backup", "--to", "weekly"]);
+    with(&elsewhere, &backup).refused(2, "name two stores", "omit one of them");
+    // A directory of the environment gives way to a typed option.
+    for words in [&["get", "Bob"][..], &["backup", "--to", "weekly"], &["serve", "oracle"]] {
+        let ran = with(&data, &[words, &typed[..2]].concat());
+        assert!(ran.stderr.contains("cluster.toml"), "{}", ran.stderr);
+    }
+    let store = ["serve", "oracle", "-q", "--store", "bigtable://127.0.0.1:1/p/i", "--data", "D"];
+    run(&store).refused(2, "name two stores", "omit one of them");
+}
+
+#[test]
+fn a_server_takes_at_least_one_peer() {
+    for (server, option) in [("table", "--connections-max"), ("oracle", "--clients-max")] {
+        let ran = run(&["serve", server, option, "0"]).with(2);
+        assert!(ran.stderr.contains(option), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let shell = Shell::new();
     let rows: String = (0..20_000).map(|i| format!("set row{i} bal 1\n")).collect();

@@ -73,7 +73,7 @@ pub enum ConsoleError {
     #[error(
         "the console would listen at {addr} without encryption, and anyone on the network could \
          read the token\n  help: listen at 127.0.0.1 and use `ssh -L`, or a proxy with TLS; or \
-         allow it with `insecure`"
+         allow it with --insecure-console (`Console::insecure` in a program)"
     )]
     Insecure {
         /// The address.

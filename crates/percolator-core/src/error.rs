@@ -17,8 +17,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 ///
-/// A commit has three outcomes: its commit timestamp, [`Error::Aborted`] (nothing of the
-/// transaction is or will ever be visible), and [`Error::Unknown`].
+/// A commit that writes has three outcomes: its commit timestamp, [`Error::Aborted`] (none of its
+/// writes is or will ever be visible), and [`Error::Unknown`]. Any other error means that the
+/// commit did not begin. Weak notifications of an aborted transaction may remain, so a weak
+/// observer may run although nothing was written.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -30,7 +32,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The transaction did not commit and never will: run it again with a new start timestamp.
+    /// The transaction did not commit and never will. If the error
+    /// [is retryable](Error::is_retryable), run it again with a new start timestamp.
     #[error("transaction {start_ts} aborted: {reason}")]
     Aborted {
         /// The transaction.
@@ -238,7 +241,7 @@ impl Error {
     }
 
     /// Whether the whole transaction may be run again with a new start timestamp, and may then
-    /// succeed. Never true if the outcome is unknown.
+    /// succeed. Never true if the outcome of a transaction that writes is unknown.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Aborted { reason, .. } => reason.is_retryable(),

@@ -50,7 +50,7 @@ impl Counter {
 counters! {
     /// Transactions begun.
     begun,
-    /// Transactions committed that wrote something.
+    /// Transactions committed that wrote or notified something.
     committed,
     /// Of these, transactions that committed in one step.
     committed_one_step,
@@ -69,7 +69,8 @@ counters! {
     /// Reads of cells that needed no request, because the transaction had read or fetched
     /// these cells before.
     reads_saved,
-    /// Times a read found a lock of another transaction.
+    /// Times a read, a commit or a collector found a lock of another transaction. A waiter counts
+    /// at each look.
     locks_met,
     /// Times a primary lock was renewed.
     heartbeats,
@@ -79,7 +80,8 @@ counters! {
     observer_runs,
     /// Of these, times a hint alone led to the change, and the acknowledgement was not read.
     observer_runs_hinted,
-    /// Times an observer's transaction failed.
+    /// Times an observer failed at a change. Conflicts, failures of store and oracle, and
+    /// `Unavailable` do not count.
     observer_failures,
     /// Notifications whose change had already been handled.
     notifications_stale,

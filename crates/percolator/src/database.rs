@@ -18,6 +18,12 @@ use crate::tokio_runtime::TokioRuntime;
 /// A database in this process. It dereferences to [`Client`], which has all operations on
 /// data.
 ///
+/// Keep it for as long as you use the database. When the last `Percolator` is dropped, garbage
+/// collection in the background ends, even if some `Client` still works.
+///
+/// Its background work runs in the tokio runtime in which the database was opened, and ends with
+/// that runtime. The runtime needs timers (`enable_time`).
+///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use percolator::{Column, Percolator};
@@ -52,6 +58,9 @@ impl Percolator {
     ///
     /// # Errors
     /// Only those of a store that is full.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn in_memory() -> Result<Self> {
         let gc = Some(GcOptions::default());
         let store = Arc::new(MemoryStore::new());
@@ -65,6 +74,9 @@ impl Percolator {
     ///
     /// # Errors
     /// Errors of the store.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn over(store: Arc<dyn Store>, options: Options) -> Result<Self> {
         Self::start(store, options, None, Shared::default()).await
     }
@@ -83,8 +95,8 @@ impl Percolator {
         Ok(Self::with(Client::open(services, options).await?, gc, Arc::new(shared)))
     }
 
-    /// Opens a second client of the same database, with its own liveness token. If it is
-    /// dropped in the middle of a commit, other clients clean up its locks at once.
+    /// Opens a second client of the same database, with its own liveness token. A commit that is
+    /// under way when the client is dropped is finished before the token is given up.
     ///
     /// # Errors
     /// Errors of the store.
@@ -143,11 +155,11 @@ impl Percolator {
     /// journal.
     ///
     /// This closes all clients of the database in this process, including those of
-    /// [`another_client`](Percolator::another_client). [`Client::close`] describes what it
-    /// waits for. From then on clones, tables and open transactions fail with
-    /// [`Error::Closed`](percolator_core::Error::Closed). A store that you passed to
-    /// [`over`](Percolator::over) or `Percolator::connect` stays open. Closing a closed
-    /// database does nothing.
+    /// [`another_client`](Percolator::another_client), but not those of another
+    /// `Percolator::connect`. [`Client::close`] describes what it waits for. From then on clones,
+    /// tables and open transactions fail with [`Error::Closed`](percolator_core::Error::Closed). A
+    /// store that you passed to [`over`](Percolator::over) or `Percolator::connect` stays open.
+    /// Closing a closed database does nothing.
     ///
     /// An observer that never ends blocks this call: see
     /// [`close_within`](Percolator::close_within).
@@ -173,7 +185,8 @@ impl Percolator {
     }
 
     /// Like [`close`](Percolator::close), but waits at most `longest` for each client of the
-    /// database, and returns what was left unfinished. Closes the files in any case.
+    /// database, as [`Client::close_within`] says, and returns what was left unfinished. Closes the
+    /// files in any case, which may take a minute more.
     ///
     /// # Errors
     /// As [`close`](Percolator::close).

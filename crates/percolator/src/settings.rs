@@ -114,7 +114,7 @@ pub(crate) static SETTINGS: [Setting; 12] = [
         preset: Preset::Number(0),
         unit: "milliseconds",
         meaning: "How long a request to the store waits for others to be sent with it: 0 to 1000. \
-                  A worker and `webindex load` wait 1 unless this is given.",
+                  A worker and `webindex load` have the default 1.",
         used_by: CLIENTS,
     },
     Setting {
@@ -140,7 +140,7 @@ pub(crate) static SETTINGS: [Setting; 12] = [
         form: Form::Number,
         preset: Preset::Number(TableLocks::LIFETIME.as_millis() as i64),
         unit: "milliseconds",
-        meaning: "After how long a liveness token that nobody renews has expired. Other processes \
+        meaning: "How long a liveness token lives without a renewal. Other processes \
                   then roll the owner's locks forward or back.",
         used_by: CLIENTS,
     },

@@ -14,13 +14,13 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, grouped};
 use crate::owner::asked;
-use crate::store::{check_there, open_store};
+use crate::store::{check_there, is_typed, open_store};
 
 /// Copy a store as it is at one moment, also while a process writes to it.
 ///
 /// The copy has everything that was acknowledged before the command began. If a process has
-/// the directory open (a program of yours, `demo`, `serve table`), that process makes the
-/// copy, with its own user's rights.
+/// the directory open, that process makes the copy, with its own user's rights. It is `demo`,
+/// `serve table`, or a program of yours that calls `percolator_cli::owner::listen`.
 ///
 /// With --config, the cluster's table server makes the backup, on its own machine and under
 /// the directory that its administrator named (`serve table --backups DIR`).
@@ -75,7 +75,7 @@ impl Backup {
 
     async fn made_here_or_by_server(&self) -> anyhow::Result<BackedUp> {
         match (&self.config, &self.data) {
-            (Some(_), Some(_)) if std::env::var_os("PERCOLATOR_DATA").is_none() => {
+            (Some(_), data) if is_typed(data.as_deref()) => {
                 Err(Failure::usage("--data and --config name two stores", "omit one of them"))
             }
             (Some(file), _) => {

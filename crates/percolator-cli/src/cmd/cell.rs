@@ -37,7 +37,7 @@ pub(crate) struct Cell {
     row: String,
     /// The column.
     column: String,
-    /// Show every timestamp instead of the newest few.
+    /// Show every timestamp instead of the newest four, also with --json.
     #[arg(long)]
     history: bool,
     /// Explain each record, and the steps of a reader.

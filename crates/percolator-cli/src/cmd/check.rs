@@ -23,13 +23,14 @@ use crate::output::{Column, grouped};
 /// Check the files of a store that no process has open, or of a backup, and change nothing.
 ///
 /// The command reads every file, compares checksums, and reads every cell from a copy of the
-/// store's structure among the temporary files. The exit status is 3 if something is damaged or
-/// missing. An unfinished batch at the end of the journal counts: a crash may have left it, and
-/// opening the store would cut it off.
+/// store's structure among the temporary files. Without --repair, the exit status is 3 if something
+/// is damaged or missing. An unfinished batch at the end of the journal counts: a crash may have
+/// left it, and opening the store would cut it off.
 ///
 /// With --repair the command writes what can be saved to a new directory and leaves the old
-/// directory unchanged. The timestamps of the new store begin above all timestamps found, so
-/// earlier snapshots cannot be read.
+/// directory unchanged. The exit status is then 0, also if parts were lost, which the output names.
+/// A backup cannot be repaired. The timestamps of the new store begin above all timestamps found,
+/// so earlier snapshots cannot be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator check D && echo sound
@@ -73,8 +74,8 @@ impl Check {
                 0 => Exit::Done,
                 count => {
                     out.warn(&format!(
-                        "{count} problems were found; `--repair --to NEW` writes what can be saved \
-                         to a new directory"
+                        "{count} problems were found; for a store, `--repair --to NEW` writes what \
+                         can be saved to a new directory; for a backup, make another one"
                     ));
                     Exit::Violated
                 }

@@ -21,8 +21,9 @@ use crate::store::{CONSOLE, Place, StoreArgs};
 /// Show a store in the browser, until Ctrl-C. The store is a cluster, or a directory that no
 /// other process has open.
 ///
-/// The console shows the rates and durations of its own process, which does no other work. To see
-/// those of a load or a worker, start that command with --console.
+/// The console shows the rates and durations of its own process. To see those of a load or a
+/// worker, start that command with --console. The process also collects garbage, with a retention
+/// of ten minutes, also with --read-only.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator console --data D
@@ -54,7 +55,7 @@ impl Console {
             .open_existing_at(&place)
             .await?;
         // In a directory no process runs the observers meanwhile, so changes wait. Search works
-        // in directories and in clusters.
+        // in clusters.
         let index = match &place {
             Place::Cluster(config) if is_in(&db).await? && search_dir(config).is_some() => {
                 Some(Arc::new(WebIndex::connect(db.clone(), search_dir(config)).await?))

@@ -44,7 +44,8 @@ pub(crate) struct Export {
     /// Export only rows whose keys begin with this text.
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
-    /// Export the data as it was at this timestamp.
+    /// Export the data as it was at this timestamp. Versions stay readable for ten minutes after
+    /// they were overwritten or deleted.
     #[arg(long, value_name = "TS")]
     at: Option<u64>,
     /// The format. An export in CSV has no observers.

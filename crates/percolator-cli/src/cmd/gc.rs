@@ -17,7 +17,9 @@ use crate::store::StoreArgs;
 
 /// Drop versions that were overwritten or deleted, or show the state of garbage collection.
 ///
-/// A process that keeps the store open collects garbage by itself.
+/// Every command that opens a database collects garbage in the background, with a retention of ten
+/// minutes, also if it only reads. `cell`, `why`, `locks` and `gc` do not. `serve table` and
+/// `serve oracle` never do.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator gc run --retention 1h --data D")]

@@ -11,7 +11,10 @@ use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::store::TableArgs;
 
-/// Print the cells of a row: one value as it is, several as lines of column and value.
+/// Print the cells of a row, as lines of column and value.
+///
+/// If one column is named, the command prints the value alone, and a line end. On a terminal,
+/// bytes that are not printable are escaped. For exact bytes use --json.
 ///
 /// The exit status is 1 if none of the cells exists.
 #[derive(Debug, Args)]
@@ -24,7 +27,8 @@ pub(crate) struct Get {
     /// The columns; by default all columns of the row.
     #[arg(value_name = "COL")]
     columns: Vec<String>,
-    /// Read the data as it was at this timestamp.
+    /// Read the data as it was at this timestamp. Versions stay readable for ten minutes after they
+    /// were overwritten or deleted.
     #[arg(long, value_name = "TS")]
     at: Option<u64>,
     #[command(flatten)]
@@ -84,7 +88,8 @@ pub(crate) struct Scan {
     /// Print at most this many rows.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Read the data as it was at this timestamp.
+    /// Read the data as it was at this timestamp. Versions stay readable for ten minutes after they
+    /// were overwritten or deleted.
     #[arg(long, value_name = "TS")]
     at: Option<u64>,
     #[command(flatten)]

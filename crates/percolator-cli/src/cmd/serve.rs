@@ -5,6 +5,7 @@ mod oracle;
 mod table;
 mod tls;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 
 use crate::context::Context;
@@ -36,6 +37,11 @@ impl Serve {
             Serve::Oracle(oracle) => oracle.run(context).await,
         }
     }
+}
+
+/// Parses the number of peers that a server takes at a time.
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// `serve ROLE` as a command of another program, which runs servers as processes of itself.

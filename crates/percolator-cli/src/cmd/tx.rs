@@ -23,8 +23,9 @@ use crate::store::TableArgs;
 /// The commands are begin, get ROW COL, set ROW COL VALUE, delete ROW COL, scan, scan PREFIX,
 /// commit and abort. The paper's steps of a commit are prewrite, commit-primary and
 /// commit-secondaries. The command crash ends the process on the spot, so that locks stay behind.
-/// A name and a colon before a command (`t1: begin`) tell several transactions apart. `#` begins
-/// a comment.
+/// A name and a colon before a command (`t1: begin`) tell several transactions apart. A line that
+/// begins with `#` is a comment. The value of `set` is the rest of its line. Write a space in a row
+/// or column as \x20.
 ///
 /// The exit status is 1 if a commit was aborted. With --json the result of each command is one
 /// line.

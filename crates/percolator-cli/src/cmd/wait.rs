@@ -127,7 +127,7 @@ fn verdict(report: &IdleReport, left: &[Backlog], waited: Option<Duration>) -> a
         let paused = names(&report.paused).join(", ");
         return Err(Failure::no(
             format!("changes wait for paused observers: {paused}"),
-            format!("`percolator observers resume` lets them run again: {paused}"),
+            format!("`percolator observers resume NAME` lets one run again: {paused}"),
         ));
     }
     if report.idle {

@@ -60,7 +60,8 @@ pub(crate) struct Worker {
     #[arg(long, value_enum)]
     app: App,
     /// The number of changes that the worker handles at the same time.
-    #[arg(long, value_name = "N", default_value_t = THREADS)]
+    #[arg(long, value_name = "N", default_value_t = THREADS,
+          value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
     /// The time between two scans of the store for changes, while changes arrive; an idle worker
     /// scans less often.

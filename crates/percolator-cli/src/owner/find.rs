@@ -96,7 +96,13 @@ pub(crate) struct OpenElsewhere {
 impl OpenElsewhere {
     /// Returns the error of a command that no other process runs for it.
     pub(crate) fn refusal(&self) -> anyhow::Error {
-        let help = "wait until that process ends, or stop it; then run this command again";
+        let help = match self.owner.hello.state {
+            State::Alone => {
+                "name the cluster's settings with --config FILE instead of the directory; a \
+                 command on its files needs that process to end first"
+            }
+            _ => "wait until that process ends, or stop it; then run this command again",
+        };
         Failure::usage(self.to_string(), help)
     }
 }

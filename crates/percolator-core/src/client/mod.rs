@@ -162,8 +162,11 @@ impl Client {
     /// Any snapshot is kept from the collection of its own client. From that of other clients it
     /// is kept after 20 seconds at most, and this one from the beginning. That takes a write to
     /// the store, which is repeated every 10 seconds until the snapshot is dropped. It is repeated
-    /// only if this client [collects in the background](Client::collect_in_background). If the
-    /// process ends without dropping the snapshot, other clients forget it after 30 seconds.
+    /// only if this client [collects in the background](Client::collect_in_background). If it is
+    /// not repeated, other clients forget the snapshot after 30 seconds. Then its reads may fail
+    /// with [`Error::TooOld`](crate::Error::TooOld). A client without its liveness token is
+    /// forgotten at once. On a store without a floor, every client keeps its open timestamps
+    /// registered, and this method does no more than `snapshot_at`.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -186,9 +189,11 @@ impl Client {
         held_snapshot(&self.shared, at).await
     }
 
-    /// Runs `work` in a transaction and commits it. After an abort the closure runs again,
-    /// from scratch and with a new start timestamp, so that it reads what the winner wrote. It
-    /// never runs again after an unknown outcome.
+    /// Runs `work` in a transaction and commits it. The closure runs again, in a new transaction,
+    /// after each error that [`is_retryable`](crate::Error::is_retryable), whether `begin`, the
+    /// closure or the commit returned it. So it must be safe to repeat. These errors are
+    /// conflicts, rollbacks, `TooOld`, `Locked`, and failures of the store that pass. Each attempt
+    /// may wait for a lock for [`read_wait_max`](crate::Options::read_wait_max).
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -205,10 +210,10 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// * Any error that the closure returns.
-    /// * [`Error::Aborted`](crate::Error::Aborted) of the last attempt, once the client's
-    ///   `attempts_max` attempts are used up.
-    /// * [`Error::Unknown`](crate::Error::Unknown).
+    /// * The error of the last attempt, once the client's
+    ///   [`attempts_max`](crate::Options::attempts_max) attempts are used up.
+    /// * Every other error at once: [`Error::Unknown`](crate::Error::Unknown), an abort because
+    ///   the oracle gave no timestamp, and those that the closure returns.
     ///
     /// # Cancellation
     /// If the future is dropped while the closure runs or between two attempts, nothing was
@@ -285,12 +290,13 @@ impl Client {
     /// commits whose caller dropped the future, are committed. Collectors stop where they are.
     /// Then the client gives up its liveness token.
     ///
-    /// From then on everything fails with [`Error::Closed`](crate::Error::Closed): new work of
-    /// any clone of this client, and reads and commits of open transactions. `close` waits for
-    /// a commit that another task has begun. A caller that holds the future of a commit
-    /// without polling it therefore delays `close`. Other clients of the same store go on.
-    /// Closing a closed client does nothing. An observer must not await this method, because
-    /// it would wait for itself.
+    /// From then on transactions, snapshots, reads and commits of any clone of this client fail
+    /// with [`Error::Closed`](crate::Error::Closed). So do `sync`, `admit` and `resolve_lock`.
+    /// Other administrative calls are not refused, and work as long as the store is open. `close`
+    /// waits for a commit that another task has begun. A caller that holds the future of a commit
+    /// without polling it therefore delays `close`. Other clients of the same store go on. Closing
+    /// a closed client does nothing. An observer must not await this method, because it would wait
+    /// for itself.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -308,7 +314,8 @@ impl Client {
     }
 
     /// Works like [`close`](Client::close), but waits at most for `longest`. It waits a second
-    /// more for workers that block their thread. Returns a report of the work that is left.
+    /// more for each [`observe`](Client::observe) whose workers block their thread, and two seconds
+    /// for the last rows of a trace. Returns a report of the work that is left.
     pub async fn close_within(&self, longest: Duration) -> CloseReport {
         close::close(&self.shared, Some(longest)).await
     }

@@ -13,12 +13,14 @@ use crate::{
 };
 
 impl Client {
-    /// Registers observers in the store's schema and starts workers that run them. Observers
+    /// Registers observers in the store's schema and starts workers that run them. Strong observers
     /// that are new to the schema also run for values that were written before.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for two observers of one name on one column,
-    /// or for a column with both strong and weak observers. Errors of store and oracle.
+    /// * [`Error::Invalid`](crate::Error::Invalid) for two observers of one name on one column, and
+    ///   for a column with both strong and weak observers. A batching observer must be alone on its
+    ///   column. A name has the form `[-_.a-zA-Z0-9]+`.
+    /// * Errors of store and oracle.
     ///
     /// # Cancellation
     /// If the future is dropped, no worker starts. The schema may name the observers already.
@@ -57,12 +59,13 @@ impl Client {
         register::declare(&self.shared, observers).await
     }
 
-    /// Removes observers from the schema: writes to their columns no longer notify them, and
-    /// their remaining notifications are dropped. Returns how many registrations had that
-    /// name.
+    /// Removes observers from the schema: writes to their columns no longer notify them. If a
+    /// column has no observer left, its notifications and its changes that were set aside are
+    /// dropped. Returns how many registrations had that name.
     ///
-    /// An observer that is registered again under the same name receives the changes made
-    /// meanwhile, except deletions that garbage collection has dropped by then.
+    /// A strong observer that is registered again under the same name receives the changes made
+    /// meanwhile, except deletions that garbage collection has dropped by then. A weak one does
+    /// not receive them.
     ///
     /// # Errors
     /// Errors of store and oracle.
@@ -297,7 +300,7 @@ impl Client {
     /// Resumes a [paused](Client::pause_observer) observer, which then handles everything that
     /// it has missed. Returns how many registrations have that name. Workers of other
     /// processes learn about it in their next pass over the store, within
-    /// [`idle_max`](crate::WorkerOptions::idle_max).
+    /// [`idle_max`](crate::WorkerOptions::idle_max), or a batching observer's longer interval.
     ///
     /// # Errors
     /// Errors of store and oracle.
@@ -337,10 +340,10 @@ impl Client {
     ///
     /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). If this client
     /// has workers, changes that wait for them count. With
-    /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all
-    /// notifications in the store count, as of at most half a second ago. Changes for a
-    /// batching observer of this client count only in the store, and not if they are
-    /// [left out](Client::leave_out_of_backlog).
+    /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, the
+    /// notifications in the store count. The client counts them every half second at most. Columns
+    /// with a paused observer are left out. Changes for a batching observer of this client count
+    /// only in the store, and not if they are [left out](Client::leave_out_of_backlog).
     ///
     /// If an observer calls it, also through other functions, it returns at once, because
     /// observers are what clears the backlog. A task that an observer has spawned is not

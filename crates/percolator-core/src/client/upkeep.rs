@@ -18,6 +18,10 @@ impl Client {
     /// are kept. It goes as fast as it can. For regular use, call
     /// [`collect_in_background`](Client::collect_in_background).
     ///
+    /// A retention above zero needs an earlier sample of time and timestamp. This method,
+    /// [`ages`](Client::ages) and the background collector take samples. Without one that is as
+    /// old as `retention`, the round collects nothing.
+    ///
     /// ```
     /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
@@ -265,7 +269,8 @@ impl Client {
         status::lock_waiters(&self.shared).await
     }
 
-    /// Predicts how a lock will be resolved, from its primary's row and the lock service.
+    /// Predicts how a lock will be resolved, from its primary's row and the lock service. It does
+    /// not see how long the lock has stayed unchanged.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -288,7 +293,8 @@ impl Client {
     }
 
     /// Resolves a lock as the next reader of its cell would, together with all other locks of
-    /// its transaction in the same row. A lock whose owner lives stays.
+    /// its transaction in the same row. A lock stays if its owner has a liveness token, unless this
+    /// client has seen the lock unchanged for 10 seconds.
     ///
     /// ```
     /// # use percolator_core::face as percolator;

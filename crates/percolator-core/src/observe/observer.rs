@@ -26,9 +26,10 @@ impl Change {
 ///
 /// The run of a **strong** observer commits at most once for each change. The run of a
 /// **weak** observer may commit more often. One run may handle several changes of a cell. An
-/// observer that fails or panics is run again after a growing delay, and set aside after
-/// [`failures_max`](crate::WorkerOptions::failures_max) failures; see
-/// [`Client::set_aside`](crate::Client::set_aside).
+/// observer that fails or panics is run again after a growing delay. After
+/// [`failures_max`](crate::WorkerOptions::failures_max) failures its change is set aside; see
+/// [`Client::set_aside`](crate::Client::set_aside). A change is set aside only if this process
+/// runs all observers of the column that the schema names.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -61,7 +62,8 @@ pub trait Observer: Send + Sync + 'static {
     ///
     /// A run has no time limit. During the run its worker handles nothing else, and renews its
     /// advisory lock on the row for [`run_max`](crate::WorkerOptions::run_max). A run may be
-    /// repeated, and two runs for one change may overlap; at most one of them commits. A long
+    /// repeated, and two runs for one change may overlap. Of a strong observer's runs at most one
+    /// commits. Of a weak one's runs several may, so its writes must be safe to repeat. A long
     /// run should check now and then whether the [workers are
     /// stopping](Transaction::is_stopping).
     ///
@@ -126,7 +128,10 @@ pub trait BatchObserver: Send + Sync + 'static {
     /// Handles up to [`Batch::changes_max`] changes. The worker commits `tx` afterwards.
     ///
     /// # Errors
-    /// Return any error: every change of the batch is delivered again, one at a time.
+    /// Return [`Error::Unavailable`](crate::Error::Unavailable) if the target is out of reach: the
+    /// batch is delivered again, and nothing counts as a failure. After a conflict the batch is
+    /// delivered in halves. After any other error its changes are delivered one at a time, and a
+    /// change that fails alone counts as a failure.
     fn observe(
         &self,
         tx: &mut Transaction,
@@ -165,7 +170,8 @@ pub struct Batch {
     /// longer. It also runs earlier if a caller waits for idleness and only batches are left to do.
     ///
     /// While the column has no changes, the worker looks less and less often for those of other
-    /// clients. It looks at least every [`idle_max`](crate::WorkerOptions::idle_max); see also
+    /// clients. It looks at least every [`idle_max`](crate::WorkerOptions::idle_max), or every
+    /// interval (10 s at most) if that is longer. See also
     /// [`peek_every`](crate::WorkerOptions::peek_every). Default: 1 s.
     pub interval: Duration,
 }

@@ -22,8 +22,8 @@ pub struct WorkerOptions {
     /// slow observers of one column leave threads to all others. See also
     /// [`Registration::runs_max`](crate::Registration::runs_max). Default: no bound.
     pub runs_max: usize,
-    /// How often the workers together scan for notifications while hints keep them busy. It is
-    /// also the first pause after a scan that finds nothing. Default: 500 ms.
+    /// How often the workers together scan for notifications while hints keep them busy. The first
+    /// pause after a scan that finds nothing is twice as long. Default: 500 ms.
     pub scan_period: Duration,
     /// The longest pause between two scans when there is nothing to do. The workers of a
     /// process share the scans. Default: 2 s.
@@ -39,16 +39,19 @@ pub struct WorkerOptions {
     pub row_lock_lifetime: Duration,
     /// For how long a worker renews that lock. An observer that runs for longer than this plus
     /// the lock's lifetime is started a second time, beside its first run. Where the store is
-    /// behind a network, another process may also start it within its first 50 ms. It **may run
-    /// twice, and commits once**: any effect outside of its transaction, such as a call of another
-    /// service, must be safe to repeat. Default: 600 s.
+    /// behind a network, another process may also start it within its first 50 ms. A strong
+    /// observer
+    /// **may run twice, and commits once**. Any effect outside of its transaction, such as a call
+    /// of another service, must be safe to repeat. Default: 600 s.
     pub run_max: Duration,
     /// How long a failed observer waits before its second attempt. Each further failure
     /// doubles the wait. Default: 100 ms.
     pub failure_delay: Duration,
     /// The longest wait after a failure. Default: 60 s.
     pub failure_delay_max: Duration,
-    /// After how many failures a notification is set aside. Default: 6 failures.
+    /// After how many failures a change is set aside. Each process counts for itself, and forgets
+    /// its counts when it ends. Conflicts, and failures of store and oracle, do not count.
+    /// Default: 6 failures.
     pub failures_max: u32,
 }
 

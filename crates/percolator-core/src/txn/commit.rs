@@ -103,12 +103,16 @@ impl Transaction {
     /// * [`Error::Unknown`] if the outcome could not be found out before the deadline.
     /// * [`Error::Invalid`] if a written column is notify-only, or if the store could not take
     ///   a request that the commit of one of the rows needs.
+    /// * [`Error::Closed`], or an error of the store, if the commit could not begin.
+    /// * Errors of store and oracle if the transaction only notifies. It may be repeated then.
     ///
     /// # Cancellation
-    /// If the future is dropped after it was polled, the commit is finished in the background,
-    /// as long as this process lives. It commits or aborts, and leaves no lock behind. The
-    /// caller does not learn which. A future that is kept and not polled goes on in the
-    /// background after one or two seconds. A future that was never polled does nothing.
+    /// If the future is dropped before it was polled, or while it waits for its turn or for the
+    /// schema, nothing is written. Otherwise the commit is finished in the background, as long as
+    /// the runtime lives. It commits or aborts, and leaves no lock behind. The caller does not
+    /// learn which. If 16,384 dropped commits are being finished, one more is left as a crash
+    /// leaves it: clients that find its locks resolve them. A future that is kept and not polled
+    /// goes on in the background after one or two seconds.
     pub async fn commit(mut self) -> Result<Timestamp> {
         let shared = self.shared.clone();
         shared.take_turn(ROWS_OF_A_COMMIT).await;

@@ -89,20 +89,21 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Restricts the scan to rows whose key begins with `prefix`.
+    /// Restricts the scan to rows whose key begins with `prefix`, in place of an earlier range.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<RowKey>) -> Self {
         self.range(RowRange::prefix(prefix))
     }
 
-    /// Restricts the scan to rows of this range.
+    /// Restricts the scan to rows of this range, in place of an earlier range or prefix.
     #[must_use]
     pub fn range(mut self, range: RowRange) -> Self {
         self.left = (!range.is_empty()).then_some(range);
         self
     }
 
-    /// Restricts the scan to these columns. Rows with none of them are left out.
+    /// Restricts the scan to these columns. Rows with none of them are left out. An empty list
+    /// means all columns.
     #[must_use]
     pub fn columns<'c>(mut self, columns: impl IntoIterator<Item = &'c Column>) -> Self {
         self.columns = columns.into_iter().cloned().collect();

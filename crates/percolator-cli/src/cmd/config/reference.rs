@@ -117,7 +117,7 @@ fn variables(tree: &clap::Command) -> BTreeMap<String, Described> {
         (setting.variable(), Described { meaning, read_by })
     };
     let mut variables: BTreeMap<String, Described> = settings().map(of_setting).collect();
-    of_options(tree, &mut variables);
+    of_options(tree, tree, &mut variables);
     for variable in &VARIABLES {
         let (meaning, read_by) = (variable.meaning.to_owned(), variable.read_by.to_owned());
         variables.insert(variable.name.to_owned(), Described { meaning, read_by });
@@ -126,15 +126,31 @@ fn variables(tree: &clap::Command) -> BTreeMap<String, Described> {
 }
 
 /// Adds the variables that stand for options of a command or of its subcommands.
-fn of_options(command: &clap::Command, variables: &mut BTreeMap<String, Described>) {
+fn of_options(
+    tree: &clap::Command,
+    command: &clap::Command,
+    variables: &mut BTreeMap<String, Described>,
+) {
     for argument in command.get_arguments() {
         if let (Some(name), Some(option)) = (argument.get_env(), argument.get_long()) {
             let described = Described {
                 meaning: format!("Stands for the option `--{option}`, if that is not given."),
-                read_by: format!("every command with `--{option}`"),
+                read_by: format!("every command with `--{option}`{}", but_not(tree, option)),
             };
             variables.insert(name.to_string_lossy().into_owned(), described);
         }
     }
-    command.get_subcommands().for_each(|command| of_options(command, variables));
+    command.get_subcommands().for_each(|command| of_options(tree, command, variables));
+}
+
+/// Names the commands that have an option for which no variable stands.
+fn but_not(tree: &clap::Command, option: &str) -> String {
+    fn has(command: &clap::Command, option: &str) -> bool {
+        let mut arguments = command.get_arguments();
+        arguments.any(|found| found.get_long() == Some(option) && found.get_env().is_none())
+            || command.get_subcommands().any(|command| has(command, option))
+    }
+    let commands = tree.get_subcommands().filter(|command| has(command, option));
+    let names: Vec<_> = commands.map(|command| code(command.get_name())).collect();
+    if names.is_empty() { String::new() } else { format!(", but not {}", names.join(", ")) }
 }

@@ -75,8 +75,8 @@ pub(crate) struct Import {
     /// The table of the rows, if the file is not an export.
     #[arg(long, value_name = "NAME", requires_all = ["key", "map"])]
     table: Option<String>,
-    /// The field with the key of the row. In JSON, a.b is field b of the object in field a, and \\.
-    /// is a dot.
+    /// The field with the key of the row. In JSON, a.b is field b of the object in field a. In a
+    /// name, \. is a dot and \\ a backslash; quote them for the shell.
     #[arg(long, value_name = "FIELD", requires = "table")]
     key: Option<String>,
     /// A field, and the column that it is written to.

@@ -19,15 +19,15 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::cmd::config;
-use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::member::{MemberArgs, Membership};
 use crate::cmd::serve::tls::{TlsArgs, renewing};
+use crate::cmd::serve::{asked_to_end, at_least_one};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::log::LogArgs;
 use crate::owner::asked::Open;
 use crate::service::{self, State};
-use crate::store::{Durability, listen_at, replaced};
+use crate::store::{Durability, is_typed, listen_at, replaced};
 
 /// Name and help of the number that says whether this process leads.
 const LEADS: (&str, &str) = ("oracle_is_leader", "Whether this process issues timestamps");
@@ -50,7 +50,7 @@ pub(crate) struct Oracle {
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     window: u64,
     /// The maximum number of clients at the same time.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = at_least_one())]
     clients_max: usize,
     #[command(flatten)]
     tls: TlsArgs,
@@ -89,7 +89,11 @@ impl Oracle {
             ));
         }
         let joining = self.member.prepare().await?;
-        if joining.is_some() && self.data.is_some() && self.store.is_none() {
+        let typed = is_typed(self.data.as_deref());
+        if typed && self.store.is_some() {
+            return Err(Failure::usage("--data and --store name two stores", "omit one of them"));
+        }
+        if typed && joining.is_some() {
             return Err(Failure::usage(
                 "--data and --config name two stores",
                 "omit one of them: a store in a directory belongs to no cluster",
@@ -149,7 +153,9 @@ impl Oracle {
                 ClientOptions { tls, plaintext_beyond_loopback, ..ClientOptions::default() };
             return Ok(address.open(options).await?);
         }
-        let Some(dir) = &self.data else {
+        // A directory that only the environment names does not count beside the settings.
+        let data = self.data.as_ref().filter(|_| settings.is_none());
+        let Some(dir) = data else {
             if let Some(settings) = settings {
                 return settings.open_store().await.map_err(config::with_advice);
             }

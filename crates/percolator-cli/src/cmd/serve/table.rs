@@ -12,9 +12,9 @@ use percolator_console::{Gauge, STORE_PRESSURE};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::member::{MemberArgs, Membership};
 use crate::cmd::serve::tls::{TlsArgs, renewing};
+use crate::cmd::serve::{asked_to_end, at_least_one};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::log::{LogArgs, SERVICE};
@@ -31,8 +31,10 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Google's clients and tools use this server like Google's emulator: BIGTABLE_EMULATOR_HOST names
 /// the address that the server prints. With certificates the server serves every client that shows
 /// one for client.percolator.internal, oracle.percolator.internal or admin.percolator.internal.
-/// Such a client may do everything with the tables; backups are for administrators. The server
-/// ends on Ctrl-C or SIGTERM, after the requests in flight.
+/// Such a client may do everything with the tables; backups are for administrators.
+///
+/// SIGTERM ends the server after the requests in flight, or after 10 seconds. Ctrl-C ends it after
+/// 2 seconds at most.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve table --listen 127.0.0.1:8086 --data D &
@@ -42,7 +44,7 @@ pub(crate) struct Table {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8086")]
     listen: SocketAddr,
     /// The maximum number of connections at the same time.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_least_one())]
     connections_max: usize,
     #[command(flatten)]
     tls: TlsArgs,
