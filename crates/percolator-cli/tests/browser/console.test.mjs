@@ -261,19 +261,20 @@ test('eight inspectors of one cell follow a write within half a second', async (
   })));
   // Other tests and a load share the processors and the disk, so a single write may be shown late.
   const tries = [];
-  while (tries.length < 5 && !tries.some(([first]) => first < 500)) {
+  const inTime = (within) => within.at(-1) < 500;
+  while (tries.length < 5 && !tries.some(inTime)) {
     const n = tries.length;
     await fetch(`${CONTROL}/change`);
     const written = Date.now();
     const within = await Promise.all(tabs.map(async (tab) => {
-      await tab.page.waitForFunction((n) => window.grown.length > n, n, { timeout: 10_000 });
-      return (await tab.page.evaluate((n) => window.grown[n], n)) - written;
+      const shown = await tab.page.waitForFunction((n) => window.grown[n], n, { timeout: 10_000 });
+      return (await shown.jsonValue()) - written;
     }));
     tries.push(within.sort((a, b) => a - b));
   }
   // Four answers are held at a time; the other tabs look again by themselves.
-  assert.ok(tries.some(([first]) => first < 500), `the first tab shows no write within 500 ms: ${tries.join('; ')}`);
-  assert.ok(tries.every((within) => within[7] < 5000), `all tabs: ${tries.join('; ')}`);
+  assert.ok(tries.some(inTime), `no write is shown in all tabs within 500 ms: ${tries.join('; ')}`);
+  assert.ok(tries.every((within) => within.at(-1) < 5000), `all tabs: ${tries.join('; ')}`);
   for (const tab of tabs) await close(tab);
 });
 
