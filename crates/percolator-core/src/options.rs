@@ -112,7 +112,7 @@ pub enum Secondaries {
 const RECORD_VALUE_TIMES: usize = 4;
 
 /// The longest lifetime that clients accept, whatever a lock says.
-const LOCK_LIFETIME_MAX: Duration = Duration::from_secs(600);
+pub(crate) const LOCK_LIFETIME_MAX: Duration = Duration::from_secs(600);
 
 impl Options {
     /// The defaults for a store whose requests go over a network.

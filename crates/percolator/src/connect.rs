@@ -96,8 +96,8 @@ pub(crate) enum LocksIn {
 
 impl Locks {
     /// The lock service in the store itself, which needs no further process. Other processes
-    /// believe a process dead if it has not renewed its liveness token for `lifetime`. They never
-    /// wait for more than 600 s, so a longer lifetime is of no use.
+    /// believe a process dead if it has not renewed its liveness token for `lifetime`, which is 100
+    /// ms to 600 s.
     pub fn table(lifetime: Duration) -> Self {
         Locks(LocksIn::Table { lifetime })
     }

@@ -140,8 +140,8 @@ pub(crate) static SETTINGS: [Setting; 12] = [
         form: Form::Number,
         preset: Preset::Number(TableLocks::LIFETIME.as_millis() as i64),
         unit: "milliseconds",
-        meaning: "How long a liveness token lives without a renewal. Other processes \
-                  then roll the owner's locks forward or back.",
+        meaning: "How long a liveness token lives without a renewal: 100 to 600000, and at least \
+                  2000 in etcd. Other processes then roll the owner's locks forward or back.",
         used_by: CLIENTS,
     },
     Setting {

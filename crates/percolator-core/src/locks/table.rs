@@ -27,6 +27,7 @@ use super::claim::{Claim, ONE_CELL, Place, VERSION, Watches};
 use super::held::{Asked, HeldLocks, LINGERS};
 use super::{Holder, LockService};
 use crate::mutants::{self, off};
+use crate::options::LOCK_LIFETIME_MAX;
 use crate::outage::{Ended, Outage};
 use crate::records::branch;
 use crate::records::layout::LOCKS_TABLE as TABLE;
@@ -102,15 +103,18 @@ impl TableLocks {
     /// within `lifetime`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a lifetime below a tenth of a second; those of the store.
+    /// [`Error::Invalid`] for a lifetime below a tenth of a second, or above ten minutes. Other
+    /// processes believe no longer one, and would take this process for dead between two renewals.
+    /// Errors of the store.
     pub async fn open(
         store: &dyn Store,
         runtime: Arc<dyn Runtime>,
         lifetime: Duration,
     ) -> Result<Self> {
-        if lifetime < LIFETIME_MIN {
+        if !(LIFETIME_MIN..=LOCK_LIFETIME_MAX).contains(&lifetime) {
             let what = format!(
-                "a liveness token cannot expire after {lifetime:?}: give at least {LIFETIME_MIN:?}"
+                "a liveness token cannot expire after {lifetime:?}: give {LIFETIME_MIN:?} to \
+                 {LOCK_LIFETIME_MAX:?}"
             );
             return Err(Error::invalid(InvalidKind::Options, what));
         }

@@ -369,8 +369,12 @@ fn h16_the_locks_of_a_dead_process_are_resolved_when_its_token_has_run_out() {
 fn a_lifetime_that_cannot_be_kept_is_refused() {
     run(async |world| {
         let runtime = Arc::new(world.runtime.clone());
-        let opened = TableLocks::open(&*world.store, runtime, Duration::from_millis(99)).await;
-        assert!(matches!(opened, Err(Error::Invalid { .. })));
+        for (lifetime_ms, right) in [(99, false), (100, true), (600_000, true), (600_001, false)] {
+            let lifetime = Duration::from_millis(lifetime_ms);
+            let opened = TableLocks::open(&*world.store, runtime.clone(), lifetime).await;
+            let refused = matches!(opened, Err(Error::Invalid { .. }));
+            assert_eq!(refused, !right, "{lifetime:?}");
+        }
     });
 }
 
