@@ -160,12 +160,7 @@ impl StoreArgs {
             return Ok(Place::Directory(asked.dir().to_owned()));
         }
         if let Some(file) = &self.config {
-            if is_typed(self.data.as_deref()) {
-                return Err(Failure::usage(
-                    "--data and --config name two stores",
-                    "omit one of them",
-                ));
-            }
+            check_one_store(self.data.as_deref(), "--config")?;
             let config = Config::load_file(file).map_err(config::with_advice)?;
             return Ok(Place::Cluster(Box::new(config)));
         }
@@ -554,10 +549,14 @@ pub(crate) async fn replaced(store: &dyn bigtable::Store) -> anyhow::Error {
     }
 }
 
-/// Whether the user typed `--data`, and did not leave it to PERCOLATOR_DATA.
-pub(crate) fn is_typed(data: Option<&Path>) -> bool {
+/// Returns an error if `--data` names a store beside another option that does. The directory of
+/// PERCOLATOR_DATA gives way to that option, also if it is typed once more.
+pub(crate) fn check_one_store(data: Option<&Path>, option: &str) -> anyhow::Result<()> {
     let variable = std::env::var_os("PERCOLATOR_DATA");
-    data.is_some_and(|dir| variable.as_deref() != Some(dir.as_os_str()))
+    if data.is_none_or(|dir| variable.as_deref() == Some(dir.as_os_str())) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("--data and {option} name two stores"), "omit one of them"))
 }
 
 /// Returns an error unless a store exists: a command that reads must not create one.

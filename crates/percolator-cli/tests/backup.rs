@@ -172,6 +172,7 @@ fn processes_that_outlive_a_restore_are_refused() {
     // Another command on the directory is refused, with an error that names the server. The
     // server itself makes the backup.
     run(&["get", "Bob", "--data", text(&shell.data())]).refused(2, "serves its tables", "--config");
+    run(&["console", "-q", "--data", text(&shell.data())]).refused(2, "is open in", "--config");
     shell.backup().with(0);
     run(&["set", "Bob", "bal", "11", "--config", text(&old)]).with(0);
     drop(table);

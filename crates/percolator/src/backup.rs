@@ -70,6 +70,9 @@ impl Percolator {
     /// [`Error::Store`] if the backup is damaged or not whole, or if `to` is not empty or
     /// cannot be written. [`Error::Invalid`] if the backup holds no database, but for example
     /// the tables of a table server. The command `percolator restore` restores those.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restored> {
         let (from, to) = (from.as_ref().to_owned(), to.as_ref().to_owned());
         let (restoring, store) = blocking("restoring the backup", move || {

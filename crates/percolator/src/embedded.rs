@@ -69,6 +69,9 @@ impl Percolator {
     /// [`Error::Store`] names the file and the remedy. It is returned if another process has
     /// the directory open, or if the directory belongs to another program, has a newer format
     /// or is damaged.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, OpenOptions::default()).await
     }
@@ -77,6 +80,9 @@ impl Percolator {
     ///
     /// # Errors
     /// As [`open`](Percolator::open).
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let engine = bigtable_fjall::Options {
             durability: options.durability,

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, grouped};
 use crate::owner::asked;
-use crate::store::{check_there, is_typed, open_store};
+use crate::store::{check_one_store, check_there, open_store};
 
 /// Copy a store as it is at one moment, also while a process writes to it.
 ///
@@ -75,10 +75,8 @@ impl Backup {
 
     async fn made_here_or_by_server(&self) -> anyhow::Result<BackedUp> {
         match (&self.config, &self.data) {
-            (Some(_), data) if is_typed(data.as_deref()) => {
-                Err(Failure::usage("--data and --config name two stores", "omit one of them"))
-            }
-            (Some(file), _) => {
+            (Some(file), data) => {
+                check_one_store(data.as_deref(), "--config")?;
                 let settings = Config::load_file(file).map_err(config::with_advice)?;
                 let name = self.to.to_str().ok_or_else(|| {
                     Failure::usage("the name of the backup is not text", "choose another --to")

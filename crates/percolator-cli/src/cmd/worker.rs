@@ -173,7 +173,7 @@ impl Worker {
         let (App::Webindex, search) = (self.app, self.search.as_deref());
         let search = search.or_else(|| search_dir(&settings));
         let options = WorkerOptions {
-            threads: self.threads.max(1).into(),
+            threads: self.threads.into(),
             scan_period: self.scan_period,
             idle_max: IDLE_MAX,
             peek_every: Some(PEEK_EVERY),

@@ -80,11 +80,15 @@ impl Owner {
             State::Alone if !needs_database => Ok(()),
             State::Alone => Err(Failure::usage(
                 format!("{open}, which serves its tables to the processes of a cluster"),
-                "name the cluster's settings with --config FILE instead of the directory",
+                NAME_THE_CLUSTER,
             )),
         }
     }
 }
+
+/// The next step of a command that found its directory open in a table server.
+const NAME_THE_CLUSTER: &str = "name the cluster's settings with --config FILE instead of the \
+                                directory; a command on its files needs that process to end first";
 
 /// The error of a command that found its directory open in another process.
 #[derive(Debug)]
@@ -97,10 +101,7 @@ impl OpenElsewhere {
     /// Returns the error of a command that no other process runs for it.
     pub(crate) fn refusal(&self) -> anyhow::Error {
         let help = match self.owner.hello.state {
-            State::Alone => {
-                "name the cluster's settings with --config FILE instead of the directory; a \
-                 command on its files needs that process to end first"
-            }
+            State::Alone => NAME_THE_CLUSTER,
             _ => "wait until that process ends, or stop it; then run this command again",
         };
         Failure::usage(self.to_string(), help)

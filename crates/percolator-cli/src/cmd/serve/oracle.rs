@@ -27,7 +27,7 @@ use crate::exit::{Exit, Failure};
 use crate::log::LogArgs;
 use crate::owner::asked::Open;
 use crate::service::{self, State};
-use crate::store::{Durability, is_typed, listen_at, replaced};
+use crate::store::{Durability, check_one_store, listen_at, replaced};
 
 /// Name and help of the number that says whether this process leads.
 const LEADS: (&str, &str) = ("oracle_is_leader", "Whether this process issues timestamps");
@@ -89,15 +89,12 @@ impl Oracle {
             ));
         }
         let joining = self.member.prepare().await?;
-        let typed = is_typed(self.data.as_deref());
-        if typed && self.store.is_some() {
-            return Err(Failure::usage("--data and --store name two stores", "omit one of them"));
-        }
-        if typed && joining.is_some() {
-            return Err(Failure::usage(
-                "--data and --config name two stores",
-                "omit one of them: a store in a directory belongs to no cluster",
-            ));
+        // A store in a directory belongs to no cluster.
+        for (option, given) in [("--store", self.store.is_some()), ("--config", joining.is_some())]
+        {
+            if given {
+                check_one_store(self.data.as_deref(), option)?;
+            }
         }
         let store =
             self.open_store(tls.clone(), joining.as_ref().map(|joining| &joining.settings)).await?;
