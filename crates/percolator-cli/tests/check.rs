@@ -90,6 +90,15 @@ fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     let repaired = percolator(&arguments);
     assert_eq!(repaired.status.code(), Some(0), "{}", text(&repaired));
     assert!(text(&repaired).contains("dropped: "), "{}", text(&repaired));
+    let another = dir.path().join("ANOTHER");
+    let to = another.to_str().unwrap();
+    let told = percolator(&["check", data.to_str().unwrap(), "--repair", "--to", to, "--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let (problems, lost) = (&told["problems"], &told["repaired"]);
+    assert!(problems[0]["path"].as_str().unwrap().ends_with("0.jnl"), "{told}");
+    assert!(lost["dropped"][0]["path"].as_str().unwrap().ends_with("0.jnl"), "{told}");
+    assert!(lost["entries"].as_u64() > Some(0) && lost["unreadable"] == 0, "{told}");
+    assert!(lost["timestamps_above"].as_u64() > Some(1 << 40), "{told}");
     // One batch is lost: one transaction of this test, or one record of the database's own.
     let saved = rows(&new);
     let saved_rows = String::from_utf8_lossy(&saved.stdout).lines().count();

@@ -461,7 +461,10 @@ fn what_was_set_aside_is_named_and_brought_back() {
 
     shell.run(&["observers", "retire", "parse"]).refused(2, "docs/doc:text", "--yes");
     shell.run(&["observers", "retire", "parse", "--dry-run"]).with(0);
-    shell.run(&["observers", "retire", "parse", "--yes"]).with(0);
+    let told = shell.run(&["observers", "retire", "parse", "--dry-run", "--json"]);
+    assert_eq!(told.with(0).json(), json!({ "matched": 1, "retired": 0 }));
+    let told = shell.run(&["observers", "retire", "parse", "--yes", "--json"]);
+    assert_eq!(told.with(0).json(), json!({ "matched": 1, "retired": 1 }));
     shell.run(&["observers", "retire", "parse", "--yes"]).refused(1, "parse", "observers ls");
     assert_eq!(shell.run(&["observers", "ls", "--json"]).with(0).json(), json!([]));
 }

@@ -10,7 +10,7 @@ use bigtable::{Store as _, Timestamp};
 use bigtable_fjall::{Checked, FjallStore, Options, Problem, Repair};
 use clap::Args;
 use percolator::cluster::WindowOracle;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use webindex::SEARCH_DIR;
 use webindex::search::SearchIndex;
@@ -29,7 +29,8 @@ use crate::output::{Column, grouped};
 ///
 /// With --repair the command writes what can be saved to a new directory and leaves the old
 /// directory unchanged. The exit status is then 0, also if parts were lost, which the output names.
-/// A backup cannot be repaired. The timestamps of the new store begin above all timestamps found,
+/// With --json one document says what the check found and, under `repaired`, what was lost. A
+/// backup cannot be repaired. The timestamps of the new store begin above all timestamps found,
 /// so earlier snapshots cannot be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
@@ -52,9 +53,7 @@ impl Check {
         let (dir, to) = (self.dir.clone(), self.to.clone());
         let out = context.out;
         let (checked, _) = tokio::task::spawn_blocking(move || check(&dir)).await??;
-        if out.json {
-            out.json(&as_json(&checked))?;
-        } else {
+        if !out.json {
             for Problem { path, problem, .. } in &checked.problems {
                 out.line(&format!("{}: {problem}", path.display()))?;
             }
@@ -70,6 +69,9 @@ impl Check {
             out.table(&[Column::left("read"), Column::right("")], rows)?;
         }
         let Some(to) = to else {
+            if out.json {
+                out.json(&as_json(&checked))?;
+            }
             return Ok(match checked.problems.len() {
                 0 => Exit::Done,
                 count => {
@@ -83,23 +85,32 @@ impl Check {
         };
         let dir = self.dir.clone();
         let note = move |text: &str| out.note(text);
-        tokio::task::spawn_blocking(move || repair(&dir, &to, note)).await??;
+        let repaired = tokio::task::spawn_blocking(move || repair(&dir, &to, note)).await??;
+        if out.json {
+            let mut all = as_json(&checked);
+            all["repaired"] = repaired;
+            out.json(&all)?;
+        }
         Ok(Exit::Done)
     }
 }
 
-fn as_json(checked: &Checked) -> serde_json::Value {
-    let problems = checked.problems.iter().map(|Problem { path, problem, .. }| {
-        json!({ "path": path.display().to_string(), "problem": problem })
-    });
+fn as_json(checked: &Checked) -> Value {
     json!({
-        "problems": problems.collect::<Vec<_>>(),
+        "problems": problems_as_json(&checked.problems),
         "journals": checked.journals,
         "files": checked.files,
         "tables": checked.tables,
         "newest_timestamp": checked.newest.as_u64(),
         "floor": checked.floor.as_u64(),
     })
+}
+
+fn problems_as_json(problems: &[Problem]) -> Value {
+    let each = problems.iter().map(|Problem { path, problem, .. }| {
+        json!({ "path": path.display().to_string(), "problem": problem })
+    });
+    each.collect()
 }
 
 /// Checks the store's files, its oracles' records, and its search index. Returns the records too,
@@ -139,8 +150,9 @@ fn check(dir: &Path) -> anyhow::Result<(Checked, Option<Records>)> {
     Ok((checked, records))
 }
 
-/// Writes what can be saved of the store in `dir` to `to`. Reports first what is dropped.
-fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
+/// Writes what can be saved of the store in `dir` to `to`. Reports first what is dropped. Returns
+/// what was dropped, rebuilt and saved, as JSON.
+fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<Value> {
     let plan = Repair::plan(dir)?;
     for Problem { path, problem, .. } in plan.dropped() {
         note(&format!("dropped: {}: {problem}", path.display()));
@@ -149,6 +161,7 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
         note(&format!("rebuilt: {}: {problem}", path.display()));
     }
     note(&format!("writing what can be saved to {}", to.display()));
+    let [dropped, rebuilt] = [plan.dropped(), plan.remade()].map(problems_as_json);
     let saved = plan.write(to)?;
     drop(plan);
     let (checked, records) = check(to).context("checking the repaired store")?;
@@ -171,7 +184,13 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
              from the documents",
         );
     }
-    Ok(())
+    Ok(json!({
+        "dropped": dropped,
+        "rebuilt": rebuilt,
+        "entries": saved.entries,
+        "unreadable": saved.unreadable,
+        "timestamps_above": begin.map(Timestamp::as_u64),
+    }))
 }
 
 /// Raises the records of a repaired store, so that new timestamps begin above all earlier ones.

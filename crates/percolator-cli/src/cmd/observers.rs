@@ -216,8 +216,13 @@ impl Retire {
         let db = self.store.open_existing().await?;
         let columns = columns(&db, &self.name).await?;
         let question = format!("retire {}, which observes {}", self.name, columns.join(", "));
+        let (out, matched) = (context.out, columns.len());
         if self.dry_run {
-            context.out.note(&format!("would {question}"));
+            if out.json {
+                out.json(&json!({ "matched": matched, "retired": 0 }))?;
+            } else {
+                out.note(&format!("would {question}"));
+            }
             return Ok(Exit::Done);
         }
         if !self.yes && !confirm(&question)? {
@@ -225,10 +230,10 @@ impl Retire {
             return Ok(Exit::No);
         }
         let retired = db.retire_observer(&self.name).await?;
-        if context.out.json {
-            context.out.json(&json!({ "retired": retired }))?
+        if out.json {
+            out.json(&json!({ "matched": matched, "retired": retired }))?
         } else {
-            context.out.note(&format!("retired {}", self.name))
+            out.note(&format!("retired {}", self.name))
         }
         Ok(Exit::Done)
     }
