@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use bigtable::sync::locked;
 use bigtable::{Error, Result, Syncing, Timestamp};
 use fjall::{Database, Keyspace};
 
@@ -27,6 +28,7 @@ use crate::layout::group::Group;
 use crate::layout::memory::Memory;
 use crate::layout::table_info::TableInfo;
 use crate::options::{Durability, Options};
+use crate::read::seen::Seen;
 use crate::read::snapshots::Snapshots;
 use crate::upkeep::early_syncs::EarlySyncs;
 use crate::upkeep::freeing::Freeing;
@@ -51,6 +53,8 @@ pub(crate) struct Engine {
     pub(crate) recent: Mutex<Recent>,
     /// The state that readers see.
     pub(crate) snapshots: Snapshots,
+    /// Packs that the last scan of old versions has read.
+    seen: Mutex<Option<Seen>>,
     floor: AtomicU64,
     /// The file system of the store's directory.
     pub(crate) disk: Disk,
@@ -120,6 +124,8 @@ pub(crate) struct Lead {
     pub(crate) unsynced: Cell<u64>,
     /// Whether work that may take long is left to the committer thread.
     pub(crate) left: Cell<bool>,
+    /// The number of the last batch that rewrote the history of a column (`read/seen.rs`).
+    pub(crate) rewritten: Cell<u64>,
     pub(crate) room: Room,
 }
 
@@ -142,6 +148,7 @@ impl Engine {
             memory: RwLock::default(),
             recent: Mutex::new(Recent::new(options.recent_bytes)),
             snapshots: Snapshots::default(),
+            seen: Mutex::default(),
             floor: AtomicU64::new(floor.as_u64()),
             disk,
             early_syncs,
@@ -252,6 +259,16 @@ impl Engine {
 
     pub(crate) fn memory(&self) -> RwLockReadGuard<'_, Memory> {
         self.memory.read().expect(NO_PANIC)
+    }
+
+    /// Keeps what a scan of old versions has read, in place of what an earlier one has.
+    pub(crate) fn keep_seen(&self, seen: Seen) {
+        *locked(&self.seen) = Some(seen);
+    }
+
+    /// Takes what the last scan of old versions has read, if it was a scan of this table.
+    pub(crate) fn take_seen(&self, table: u32) -> Option<Seen> {
+        locked(&self.seen).take_if(|seen| seen.table == table)
     }
 
     /// The caller holds the commit lock.

@@ -29,6 +29,12 @@ bigtable::mutants! {
         by "h35_a_glance_below_the_floor_is_refused",
     DELETES_AFTER_CLOSING "deletes-after-closing" "H63"
         by "h63_a_closed_store_deletes_no_file",
+    WRITTEN_SINCE "written-since" "H78"
+        by "h78_a_removal_sees_what_was_written_after_it_was_read",
+    FORGOTTEN_SINCE "forgotten-since" "H78"
+        by "h78_a_removal_sees_what_was_written_after_it_was_read",
+    REWRITTEN_SINCE "rewritten-since" "H78"
+        by "h78_a_removal_sees_what_was_written_after_it_was_read",
     RESTART_IS_FORGOTTEN "restart-is-forgotten" "H71"
         by "h71_every_opening_reports_a_restart_until_it_is_acknowledged",
 }

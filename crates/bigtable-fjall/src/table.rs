@@ -9,7 +9,7 @@ use bigtable::{
 };
 use bigtable::{RowRange, Selection, Table};
 
-use crate::commit::begin::{Begun, begin, begin_all, matched};
+use crate::commit::begin::{Begun, begin, begin_all, matched, with_seen};
 use crate::commit::edit::{Request, RowEdit};
 use crate::commit::queue::GROUP_OPS_MAX;
 use crate::engine::Engine;
@@ -107,7 +107,7 @@ impl FjallTable {
             let mut of = 0;
             let begun = self.store.with(&self.slot.open, |engine, info| {
                 of = engine.generation;
-                Ok(begin_all(engine, info, std::mem::take(&mut chunk)))
+                Ok(begin_all(engine, info, with_seen(engine, info, std::mem::take(&mut chunk))))
             });
             match begun {
                 Ok(begun) => {

@@ -22,6 +22,7 @@ use crate::engine::{Engine, Lead};
 use crate::failure::fault;
 use crate::layout::key::Key;
 use crate::layout::table_info::TableInfo;
+use crate::read::seen::is_removal;
 use crate::upkeep::full::is_look_due;
 
 /// A request that has been given to the committer.
@@ -98,6 +99,25 @@ fn rows_work(engine: &Engine, request: CommitRows) -> Result<RowsWork> {
     }
     request.check(|row| &places[row].0.schema)?;
     Ok(RowsWork { places, request })
+}
+
+/// Gives removals what the last scan of old versions has read.
+pub(crate) fn with_seen(
+    engine: &Engine,
+    table: &TableInfo,
+    requests: Vec<Request>,
+) -> Vec<Request> {
+    let mut seen = None;
+    let with = |request| match request {
+        Request::Conditional(request) if is_removal(&request) => {
+            match seen.get_or_insert_with(|| engine.take_seen(table.id).map(Arc::new)) {
+                Some(seen) => Request::Removal(request, seen.clone()),
+                None => Request::Conditional(request),
+            }
+        }
+        other => other,
+    };
+    requests.into_iter().map(with).collect()
 }
 
 /// Commits the requests immediately, or queues them for the committer thread. There are at

@@ -8,10 +8,12 @@
 mod newest_first;
 mod ordered;
 
+use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
+use bigtable::sync::locked;
 use bigtable::{Error, Mutation, TimeRange};
 use fjall::Slice;
 use smallvec::SmallVec;
@@ -26,6 +28,7 @@ use crate::layout::pack::Pack;
 use crate::layout::table_info::FamilyInfo;
 use crate::layout::tuning::bytes_of;
 use crate::read::cells::{Cells, Entries, Stored};
+use crate::read::seen::Seen;
 
 use ordered::{Before, Ordered, Written};
 
@@ -34,6 +37,12 @@ pub(crate) struct Draft<'a, 'p> {
     view: View<'a>,
     /// Packs that the request's predicate has read.
     packs: &'a mut Packs<'p>,
+    /// Packs that a scan has read before.
+    seen: Option<&'a Seen>,
+    /// Histories that include that of the current mutation's column.
+    histories: Option<&'a BTreeMap<Slice, Slice>>,
+    /// Whether a history changes otherwise than by a pack that moves into it.
+    rewrites: bool,
     /// The spaces that the request changes. A space's position is its number in `puts`.
     spaces: SmallVec<[Space<'a>; 4]>,
     puts: Ordered,
@@ -84,6 +93,8 @@ pub(crate) struct Batch {
     pub(crate) bytes: u64,
     /// Whether a large part of a write buffer is superseded.
     pub(crate) churned: bool,
+    /// Whether the batch rewrites the history of a column.
+    pub(crate) rewrites: bool,
     /// The number of cells that the batch adds to each in-memory group so far.
     added: SmallVec<[(usize, isize); 4]>,
 }
@@ -106,8 +117,9 @@ impl Batch {
 }
 
 impl<'a, 'p> Draft<'a, 'p> {
-    pub(crate) fn new(view: View<'a>, packs: &'a mut Packs<'p>) -> Self {
-        Draft { view, packs, spaces: SmallVec::new(), puts: Ordered::default() }
+    pub(crate) fn new(view: View<'a>, packs: &'a mut Packs<'p>, seen: Option<&'a Seen>) -> Self {
+        let (spaces, puts) = (SmallVec::new(), Ordered::default());
+        Draft { view, packs, seen, histories: None, rewrites: false, spaces, puts }
     }
 
     /// Adds a mutation of the row.
@@ -125,7 +137,11 @@ impl<'a, 'p> Draft<'a, 'p> {
                     self.set_newest_first(group, column, current, *timestamp, value)
                 }
                 Mutation::Delete { time, .. } => {
-                    self.delete_newest_first(group, column, current, *time)
+                    let histories = |seen: &'a Seen| seen.history(column, current.as_ref(), *time);
+                    self.histories = self.seen.and_then(histories);
+                    let deleted = self.delete_newest_first(group, column, current, *time);
+                    self.histories = None;
+                    deleted
                 }
             };
         }
@@ -153,7 +169,14 @@ impl<'a, 'p> Draft<'a, 'p> {
         let (row, family, qualifier) = known();
         match self.packs.take(row, family, qualifier) {
             Some(pack) => Ok(pack),
-            None => self.cells(own).get(column)?.map(Pack::decode).transpose(),
+            None => {
+                let seen = |seen: &Seen| seen.newest(&mut locked(self.view.recent), column);
+                let pack = match self.seen.and_then(seen) {
+                    Some(pack) => Some(pack),
+                    None => self.cells(own).get(column)?,
+                };
+                pack.map(Pack::decode).transpose()
+            }
         }
     }
 
@@ -194,7 +217,9 @@ impl<'a, 'p> Draft<'a, 'p> {
     fn cells(&self, space: Space<'a>) -> Cells<'a> {
         match self.view.stored(space.group) {
             Stored::Versions(cells) => cells,
-            Stored::NewestFirst(_, history) if space.history => history,
+            Stored::NewestFirst(_, history) if space.history => {
+                self.histories.map_or(history, Cells::Map)
+            }
             Stored::NewestFirst(newest, _) => newest,
         }
     }
@@ -238,6 +263,7 @@ impl<'a, 'p> Draft<'a, 'p> {
             self.count_in_memory(batch)?;
         }
         batch.writes.reserve(self.puts.len());
+        batch.rewrites |= self.rewrites;
         let Draft { spaces, puts, .. } = self;
         puts.take(|space, key, Written { value, before }| {
             let Space { group, history } = spaces[space];

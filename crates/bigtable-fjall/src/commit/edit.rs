@@ -7,12 +7,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use bigtable::{ConditionalMutation, Error, Mutation, Result, Row, RowKey, Selection};
 use bigtable::{Syncing, TableSchema, Timestamp};
 
 use crate::commit::view::{RowAt, View};
 use crate::failure::fault::Fault;
+use crate::read::seen::Seen;
 
 /// An edit of one row: `decide` receives the selected cells, and the mutations that it returns
 /// are applied. No other change can come between.
@@ -111,6 +113,8 @@ impl fmt::Debug for RowEdit {
 #[derive(Debug)]
 pub(crate) enum Request {
     Conditional(ConditionalMutation),
+    /// A removal, with what a scan has read before.
+    Removal(ConditionalMutation, Arc<Seen>),
     Edit(RowEdit),
 }
 
@@ -127,7 +131,7 @@ const EDIT_BYTES: usize = 1024;
 impl Request {
     pub(crate) fn row(&self) -> &RowKey {
         match self {
-            Request::Conditional(request) => &request.row,
+            Request::Conditional(request) | Request::Removal(request, _) => &request.row,
             Request::Edit(edit) => &edit.row,
         }
     }
@@ -139,7 +143,7 @@ impl Request {
             Mutation::Delete { qualifier, .. } => qualifier.len(),
         };
         let changes = match self {
-            Request::Conditional(request) => {
+            Request::Conditional(request) | Request::Removal(request, _) => {
                 request.then.iter().chain(&request.otherwise).map(of).sum()
             }
             Request::Edit(edit) => edit.bytes,
@@ -149,15 +153,24 @@ impl Request {
 
     pub(crate) fn sync(&self) -> Syncing {
         match self {
-            Request::Conditional(request) => request.sync,
+            Request::Conditional(request) | Request::Removal(request, _) => request.sync,
             Request::Edit(edit) => edit.sync,
         }
     }
 
     pub(crate) fn above(&self) -> Option<Timestamp> {
         match self {
-            Request::Conditional(request) => request.above,
+            Request::Conditional(request) | Request::Removal(request, _) => request.above,
             Request::Edit(_) => None,
+        }
+    }
+
+    /// The packs that a scan has read, unless a batch after the scan has rewritten a history. The
+    /// last batch that did has the number `rewritten`.
+    pub(crate) fn seen(&self, rewritten: u64) -> Option<&Seen> {
+        match self {
+            Request::Removal(_, seen) => Some(&**seen).filter(|seen| seen.holds(rewritten)),
+            Request::Conditional(_) | Request::Edit(_) => None,
         }
     }
 
@@ -181,7 +194,7 @@ impl Request {
         view: View<'a>,
     ) -> std::result::Result<Decision<'_>, Fault> {
         match self {
-            Request::Conditional(request) => {
+            Request::Conditional(request) | Request::Removal(request, _) => {
                 let mut holds = false;
                 for probe in &request.predicate {
                     holds = holds || view.finds(row, probe)?;

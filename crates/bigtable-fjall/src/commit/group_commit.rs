@@ -103,9 +103,12 @@ pub(super) fn commit_group<'a>(
         placed.filter(|_| !off(mutants::PENDING_CLEARED_EARLY))
     };
     let changed = !batch.memory.is_empty();
-    let (bytes, churned) = (batch.bytes, batch.churned);
+    let (bytes, churned, rewrites) = (batch.bytes, batch.churned, batch.rewrites);
     let written = write_batch(engine, batch, sync);
     drop(placed);
+    if rewrites {
+        lead.rewritten.set(engine.snapshots.batches());
+    }
     if let Err(error) = written {
         for outcome in &mut outcomes {
             // A request that was refused earlier keeps its own error.
@@ -156,7 +159,7 @@ fn prepare(
         let decision = request.decide(&mut row, view)?;
         admission::admit_row(engine, lead, table, &decision.mutations)?;
         let mut packs = Packs::default();
-        let mut draft = Draft::new(view, &mut packs);
+        let mut draft = Draft::new(view, &mut packs, request.seen(lead.rewritten.get()));
         for mutation in &*decision.mutations {
             draft.apply(&mut row, mutation)?;
         }
@@ -209,7 +212,7 @@ fn prepare_rows(
     let request = &work.request;
     let Some(commit_ts) = request.at.timestamp() else { return Ok(Outcome::NoTimestamp) };
     let mut draft = || -> std::result::Result<(), Refused> {
-        let mut draft = Draft::new(view, packs);
+        let mut draft = Draft::new(view, packs, None);
         for (index, (table, key, _)) in work.rows().enumerate() {
             let mut row = RowAt { table, keys: key.clone().into(), index };
             for mutation in request.mutations_at(index, commit_ts, &table.schema)? {

@@ -106,8 +106,7 @@ impl Recent {
     /// Caches a value read at batch `batches`, unless a later batch has overwritten the key or
     /// the key is cached already.
     pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
-        let seen = batches == self.as_of || (self.whole_since..self.as_of).contains(&batches);
-        if seen && self.may_learn(key, value.map_or(0, <[u8]>::len)) {
+        if self.is_whole_since(batches) && self.may_learn(key, value.map_or(0, <[u8]>::len)) {
             // Copy both: a slice of the read block would keep the whole block in memory.
             self.put(Slice::new(key), value.map(Slice::new));
         }
@@ -118,6 +117,11 @@ impl Recent {
         if self.may_learn(key, bytes(value)) {
             self.put(Slice::new(key), value.clone());
         }
+    }
+
+    /// Whether every key that a batch after number `batches` has set is cached.
+    pub(crate) fn is_whole_since(&self, batches: u64) -> bool {
+        batches == self.as_of || (self.whole_since..self.as_of).contains(&batches)
     }
 
     fn may_learn(&self, key: &[u8], value_bytes: usize) -> bool {

@@ -11,8 +11,8 @@
 //! | 63 | in the first stamp, under a column's own key: the history may hold older versions |
 //!
 //! The layout has three advantages. The newest version is read without parsing the others. A
-//! newer version is put in front without decoding the others. A column with few versions needs
-//! no lookup in the history.
+//! newer version is put in front without decoding the others. A column whose versions always fitted
+//! into one pack needs no lookup in the history.
 //!
 //! Invariants:
 //! * A pack holds at least one version, and each version is older than the one before it.
@@ -193,8 +193,18 @@ impl Pack {
         self.stored[0] & first_byte(OLDER_BIT) != 0
     }
 
+    pub(crate) fn stored(&self) -> &Slice {
+        &self.stored
+    }
+
     pub(crate) fn into_stored(self) -> Slice {
         self.stored
+    }
+
+    /// Whether the column has more versions than the newest, or may have. Meaningful only under
+    /// a column's own key.
+    pub(crate) fn has_several(&self) -> Result<bool, Fault> {
+        Ok(self.older() || self.after(self.newest)?.is_some())
     }
 
     /// The number of versions, and the timestamp of the oldest.

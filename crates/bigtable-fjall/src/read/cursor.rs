@@ -14,6 +14,7 @@ use crate::layout::pack::{Pack, Version};
 use crate::read::cells::{Entries, Stored};
 use crate::read::column::visit;
 use crate::read::history::History;
+use crate::read::seen::{Seen, is_kept};
 
 /// Adds the cells of one row that `column` selects.
 pub(crate) fn read_column(
@@ -71,7 +72,7 @@ struct Ahead {
 /// The treatment of a group's entries, by layout.
 enum Walk<'a> {
     Versions(Filter<'a>),
-    NewestFirst { columns: Columns<'a>, history: History<'a> },
+    NewestFirst { columns: Columns<'a>, history: History<'a>, seen: Option<Box<Seen>> },
 }
 
 impl<'a> Cursor<'a> {
@@ -88,7 +89,7 @@ impl<'a> Cursor<'a> {
             Stored::Versions(cells) => (cells, Walk::Versions(Filter::new(columns))),
             Stored::NewestFirst(newest, history) => {
                 let history = History::new(history, end.clone());
-                (newest, Walk::NewestFirst { columns, history })
+                (newest, Walk::NewestFirst { columns, history, seen: None })
             }
         };
         Cursor::begin(walk, cells.range(bounds.0, bounds.1))
@@ -103,6 +104,25 @@ impl<'a> Cursor<'a> {
         let mut cursor = Cursor { walk, entries, ahead: None, examined: 0 };
         cursor.step()?;
         Ok(cursor)
+    }
+
+    /// Keeps the packs that the cursor reads of a table's columns with several versions. The state
+    /// is that after `batches` batches.
+    pub(crate) fn keep(&mut self, table: u32, batches: u64) {
+        if let Walk::NewestFirst { columns, seen, .. } = &mut self.walk
+            && let [Chosen { select, .. }] = &*columns.0
+            && is_kept(select)
+        {
+            *seen = Some(Box::new(Seen::new(table, batches, select.time.to)));
+        }
+    }
+
+    /// Takes what was kept.
+    pub(crate) fn seen(&mut self) -> Option<Box<Seen>> {
+        match &mut self.walk {
+            Walk::NewestFirst { seen, .. } => seen.take(),
+            Walk::Versions(_) => None,
+        }
     }
 
     /// The prefix of the cursor's next row.
@@ -145,7 +165,7 @@ impl<'a> Cursor<'a> {
 
     fn pick(
         &mut self,
-        key: &[u8],
+        key: &Slice,
         shape: Shape,
         value: Slice,
         cells: &mut Vec<Cell>,
@@ -159,7 +179,7 @@ impl<'a> Cursor<'a> {
                 cells.push(cell(chosen.select, chosen.qualifier(key, shape), &version));
                 Ok(())
             }
-            Walk::NewestFirst { columns, history } => {
+            Walk::NewestFirst { columns, history, seen } => {
                 let newest = Pack::decode(value)?;
                 for chosen in columns.0.iter().filter(|chosen| chosen.names(key, shape)) {
                     let (select, qualifier) = (chosen.select, chosen.qualifier(key, shape));
@@ -167,9 +187,19 @@ impl<'a> Cursor<'a> {
                         cells.push(cell(select, qualifier.clone(), &version));
                         ControlFlow::Continue(())
                     };
-                    let left = newest.visit(select.time, select.versions_max, &mut see)?;
+                    let mut left = newest.visit(select.time, select.versions_max, &mut see)?;
+                    let mut packs = Vec::new();
                     if left > 0 && newest.older() {
-                        history.visit(&Key::from_prefix(key), select.time, left, see)?;
+                        let packs = seen.is_some().then_some(&mut packs);
+                        left =
+                            history.visit(&Key::from_prefix(key), select.time, left, packs, see)?;
+                    }
+                    // With no version left to pass on, not all of the history was read.
+                    if let Some(seen) = seen
+                        && left > 0
+                        && newest.has_several()?
+                    {
+                        seen.add(key, newest.stored(), &mut packs);
                     }
                 }
                 Ok(())

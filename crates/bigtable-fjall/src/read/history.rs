@@ -60,19 +60,24 @@ impl<'a> History<'a> {
     }
 
     /// Like the function [`visit`]. It is fastest if columns, and time ranges within a column,
-    /// are requested in the order of their keys.
+    /// are requested in the order of their keys. Adds the entries that it reads to `entries`, and
+    /// returns how many more versions it would pass on.
     pub(crate) fn visit(
         &mut self,
         column: &Key,
         time: TimeRange,
         versions_max: u32,
+        mut entries: Option<&mut Vec<(Slice, Slice)>>,
         mut see: impl FnMut(Version<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Fault> {
+    ) -> Result<u32, Fault> {
         self.move_to(&column.at(time.to))?;
         let mut left = versions_max;
         while let Some((key, pack)) = &self.ahead {
             if !key.starts_with(column) {
                 break;
+            }
+            if let Some(entries) = &mut entries {
+                entries.push((key.clone(), pack.stored().clone()));
             }
             left = pack.visit(time, left, &mut see)?;
             if left == 0 {
@@ -81,7 +86,7 @@ impl<'a> History<'a> {
             }
             self.step()?;
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Moves the cursor to the first entry at or above `from`.
@@ -165,7 +170,7 @@ mod tests {
                     walked.push(version.timestamp);
                     ControlFlow::Continue(())
                 };
-                history.visit(&column(number), time, versions_max, see).unwrap();
+                history.visit(&column(number), time, versions_max, None, see).unwrap();
                 let see = |version: Version<'_>| {
                     sought.push(version.timestamp);
                     ControlFlow::Continue(())

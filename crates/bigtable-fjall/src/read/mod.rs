@@ -7,6 +7,7 @@
 //! column     the versions of one column              history  the older ones
 //! cursor     the rows of one group, in order
 //! row, scan, glance                                  the reads of a table
+//! seen       what a scan of old versions has read, for the removals that follow
 //! ```
 //!
 //! The committer changes the state in this order:
@@ -32,4 +33,5 @@ pub(crate) mod history;
 pub(crate) mod published;
 pub(crate) mod row;
 pub(crate) mod scan;
+pub(crate) mod seen;
 pub(crate) mod snapshots;

@@ -22,6 +22,7 @@ use crate::layout::memory::MemoryGroup;
 use crate::layout::table_info::TableInfo;
 use crate::read::cells::{Cells, Entries, Stored};
 use crate::read::cursor::Cursor;
+use crate::read::seen::Seen;
 
 /// The most entries that one page examines, on disk or in memory. The bound returns control to
 /// the caller even if the scan selects almost nothing.
@@ -62,6 +63,13 @@ impl Part<'_> {
                 Ok(())
             }
             Part::OnDisk(cursor) => cursor.take(row, cells),
+        }
+    }
+
+    fn seen(&mut self) -> Option<Box<Seen>> {
+        match self {
+            Part::Copied(_) => None,
+            Part::OnDisk(cursor) => cursor.seen(),
         }
     }
 
@@ -134,10 +142,15 @@ fn page(
     }
     snapshot = engine.snapshots.get(&engine.db)?;
     for Wanted { group, columns } in &on_disk {
-        let cursor = Cursor::open(Stored::on_disk(group, &snapshot), &from, &end, columns)?;
+        let mut cursor = Cursor::open(Stored::on_disk(group, &snapshot), &from, &end, columns)?;
+        cursor.keep(table.id, snapshot.batches);
         parts.push(Part::OnDisk(Box::new(cursor)));
     }
-    merge(parts, reach, range, limit)
+    let page = merge(&mut parts, reach, range, limit)?;
+    if let Some(seen) = parts.iter_mut().find_map(Part::seen) {
+        engine.keep_seen(*seen);
+    }
+    Ok(page)
 }
 
 /// The last row of the range that has a cell.
@@ -246,7 +259,7 @@ fn copy(cursor: &mut Cursor<'_>, limit: PageLimit) -> std::result::Result<Copied
 }
 
 fn merge(
-    mut parts: Vec<Part<'_>>,
+    parts: &mut [Part<'_>],
     reach: Option<Key>,
     range: &RowRange,
     limit: PageLimit,
@@ -260,7 +273,7 @@ fn merge(
             return Ok(Page { rows, resume: reach.as_ref().map(after) });
         };
         let mut cells = Vec::new();
-        for part in &mut parts {
+        for part in &mut *parts {
             part.take(&row, &mut cells)?;
         }
         if !cells.is_empty() {

@@ -146,10 +146,22 @@ pub(crate) fn store(durability: Durability, killed: bool) -> (Files, Tables) {
     }
     let tables = read(&store).unwrap();
     if killed {
-        return (files_of(dir.path()), tables);
+        return (files_at_rest(dir.path()), tables);
     }
     drop(store);
     (files_of(dir.path()), tables)
+}
+
+/// The files of an open store, once its threads change none of them while they are read.
+fn files_at_rest(dir: &Path) -> Files {
+    let mut files = files_of(dir);
+    loop {
+        let again = files_of(dir);
+        if again == files {
+            return files;
+        }
+        files = again;
+    }
 }
 
 pub(crate) fn directory() -> tempfile::TempDir {

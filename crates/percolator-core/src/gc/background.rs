@@ -29,6 +29,8 @@ const STEPS: u32 = 32;
 /// do no harm.
 const LOCK: &[u8] = b"gc";
 const LOCK_LIFETIME: Duration = Duration::from_secs(600);
+/// The longest time from the end of a long round to the next round.
+const REST_MAX: Duration = Duration::from_secs(300);
 
 /// The options of garbage collection in the background.
 ///
@@ -46,7 +48,8 @@ pub struct GcOptions {
     /// at least [`retention_min`](crate::Client::retention_min). With less nothing is
     /// collected, and each look logs why. Default: 600 s.
     pub retention: Duration,
-    /// The shortest time from the end of one round to the next. Default: 60 s.
+    /// The shortest time from the end of one round to the next. After a round that took longer, the
+    /// next one waits for as long as that round took, at most five minutes. Default: 60 s.
     pub interval: Duration,
     /// The share of one core that a round takes, between 0 and 1. It is exact only while the
     /// pieces of work are short, because no rest is longer than a second. It does not include
@@ -157,6 +160,15 @@ async fn keep_collecting(shared: &Shared, options: &GcOptions) {
     }
 }
 
+/// The time from the end of a round that took `took` to the next round.
+///
+/// A round reads the whole store, however little there is to drop. In a large store, rounds that
+/// follow each other without a rest would find little each. The rest is bounded, so that rounds
+/// keep up with many overwritten versions.
+fn rest(interval: Duration, took: Duration) -> Duration {
+    interval.max(took.min(REST_MAX))
+}
+
 async fn look(shared: &Shared, options: &GcOptions, memory: &mut Memory) -> Result<()> {
     let latest = sample(shared).await?;
     let wanted = beyond_retention(shared, options.retention, latest);
@@ -168,17 +180,32 @@ async fn look(shared: &Shared, options: &GcOptions, memory: &mut Memory) -> Resu
         return Ok(());
     }
     let alone = Alone(shared, holder);
-    let pace = Pace::share(options.share, shared.runtime().now());
+    let since = shared.runtime().now();
+    let pace = Pace::share(options.share, since);
     let begun = begun(shared);
     let round = run(shared, options.retention, pace).await;
     drop(alone);
     if let Ok(report) = &round {
         emit_collected(shared, report, begun);
     }
-    memory.not_before = shared.runtime().now() + options.interval;
+    let now = shared.runtime().now();
+    memory.not_before = now + rest(options.interval, now.saturating_sub(since));
     let round = round?;
     if round.blocked_by.is_none() {
         memory.collected = round.safe_point;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_round_waits_as_long_as_the_last_one_took_within_bounds() {
+        let seconds = Duration::from_secs;
+        let rests = |interval, took| rest(seconds(interval), seconds(took)).as_secs();
+        assert_eq!([rests(60, 1), rests(60, 90), rests(60, 3_600)], [60, 90, 300]);
+        assert_eq!(rests(600, 3_600), 600, "a longer interval is kept");
+    }
 }

@@ -111,6 +111,7 @@ impl<'a> Draft<'a, '_> {
         replaced: Option<&Slice>,
     ) {
         let (_, history) = spaces(group);
+        self.rewrites = true;
         group.bounds.split(versions, &mut |part| {
             let Some((oldest, _)) = part.last() else { return };
             let (key, pack) = (Slice::new(&column.at(*oldest)), Pack::encode(part, false));
@@ -139,13 +140,16 @@ impl<'a> Draft<'a, '_> {
         if older && time.from < oldest {
             let to = time.to.min(oldest.previous());
             for (key, pack) in self.without(history, column, TimeRange { to, ..time })? {
+                self.rewrites = true;
                 self.put(history, key, pack);
             }
             older = time.from > Timestamp::ZERO || to < oldest.previous();
         }
         let left = outside(&versions, time);
         if !left.is_empty() {
-            if left.len() < versions.len() || older != current.older() {
+            // A pack is not rewritten merely to say that its history is empty. Reads of old
+            // versions then look there in vain.
+            if left.len() < versions.len() {
                 self.replace(own, Slice::new(column), Pack::encode(&left, older));
             }
             return Ok(());
@@ -163,6 +167,7 @@ impl<'a> Draft<'a, '_> {
                 let pack = decode(&key, stored)?;
                 self.replace(own, Slice::new(column), Pack::encode(&pack.versions()?, older));
                 self.put(history, key, None);
+                self.rewrites = true;
             }
         }
         Ok(())
