@@ -9,7 +9,7 @@ use bigtable::{
 };
 use bigtable::{RowRange, Selection, Table};
 
-use crate::commit::begin::{Begun, begin, begin_all, matched, with_seen};
+use crate::commit::begin::{Begun, add_seen, begin, begin_all, matched};
 use crate::commit::edit::{Request, RowEdit};
 use crate::commit::queue::GROUP_OPS_MAX;
 use crate::engine::Engine;
@@ -107,7 +107,8 @@ impl FjallTable {
             let mut of = 0;
             let begun = self.store.with(&self.slot.open, |engine, info| {
                 of = engine.generation;
-                Ok(begin_all(engine, info, with_seen(engine, info, std::mem::take(&mut chunk))))
+                add_seen(engine, info, &mut chunk);
+                Ok(begin_all(engine, info, std::mem::take(&mut chunk)))
             });
             match begun {
                 Ok(begun) => {
@@ -181,12 +182,12 @@ impl Table for FjallTable {
         // Without a predicate, `otherwise` always applies.
         let request =
             ConditionalMutation { otherwise: mutations, sync, ..ConditionalMutation::new(row) };
-        self.matched(self.begin(Request::Conditional(request))?).await.map(|_| ())
+        self.matched(self.begin(Request::Conditional(request, None))?).await.map(|_| ())
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
         request.check(&self.slot.schema)?;
-        self.matched(self.begin(Request::Conditional(request))?).await
+        self.matched(self.begin(Request::Conditional(request, None))?).await
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
@@ -194,7 +195,7 @@ impl Table for FjallTable {
         let mut check = checks.iter();
         let mut sound = requests;
         sound.retain(|_| check.next().is_some_and(Result::is_ok));
-        let sound = sound.into_iter().map(Request::Conditional).collect();
+        let sound = sound.into_iter().map(|request| Request::Conditional(request, None)).collect();
         let mut outcomes = self.commit_all(sound).await.into_iter();
         let mut outcome = || outcomes.next().expect("one outcome for each sound request");
         checks.into_iter().map(|check| check.and_then(|()| outcome())).collect()

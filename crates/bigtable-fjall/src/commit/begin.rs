@@ -102,22 +102,16 @@ fn rows_work(engine: &Engine, request: CommitRows) -> Result<RowsWork> {
 }
 
 /// Gives removals what the last scan of old versions has read.
-pub(crate) fn with_seen(
-    engine: &Engine,
-    table: &TableInfo,
-    requests: Vec<Request>,
-) -> Vec<Request> {
-    let mut seen = None;
-    let with = |request| match request {
-        Request::Conditional(request) if is_removal(&request) => {
-            match seen.get_or_insert_with(|| engine.take_seen(table.id).map(Arc::new)) {
-                Some(seen) => Request::Removal(request, seen.clone()),
-                None => Request::Conditional(request),
-            }
+pub(crate) fn add_seen(engine: &Engine, table: &TableInfo, requests: &mut [Request]) {
+    let mut taken = None;
+    for request in requests {
+        if let Request::Conditional(request, seen) = request
+            && is_removal(request)
+        {
+            let take = || engine.take_seen(table.id).map(Arc::new);
+            seen.clone_from(taken.get_or_insert_with(take));
         }
-        other => other,
-    };
-    requests.into_iter().map(with).collect()
+    }
 }
 
 /// Commits the requests immediately, or queues them for the committer thread. There are at

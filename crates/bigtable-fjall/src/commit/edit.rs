@@ -112,9 +112,8 @@ impl fmt::Debug for RowEdit {
 /// A request to the committer.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Conditional(ConditionalMutation),
-    /// A removal, with what a scan has read before.
-    Removal(ConditionalMutation, Arc<Seen>),
+    /// With what a scan has read before, if it is a removal.
+    Conditional(ConditionalMutation, Option<Arc<Seen>>),
     Edit(RowEdit),
 }
 
@@ -131,7 +130,7 @@ const EDIT_BYTES: usize = 1024;
 impl Request {
     pub(crate) fn row(&self) -> &RowKey {
         match self {
-            Request::Conditional(request) | Request::Removal(request, _) => &request.row,
+            Request::Conditional(request, _) => &request.row,
             Request::Edit(edit) => &edit.row,
         }
     }
@@ -143,7 +142,7 @@ impl Request {
             Mutation::Delete { qualifier, .. } => qualifier.len(),
         };
         let changes = match self {
-            Request::Conditional(request) | Request::Removal(request, _) => {
+            Request::Conditional(request, _) => {
                 request.then.iter().chain(&request.otherwise).map(of).sum()
             }
             Request::Edit(edit) => edit.bytes,
@@ -153,14 +152,14 @@ impl Request {
 
     pub(crate) fn sync(&self) -> Syncing {
         match self {
-            Request::Conditional(request) | Request::Removal(request, _) => request.sync,
+            Request::Conditional(request, _) => request.sync,
             Request::Edit(edit) => edit.sync,
         }
     }
 
     pub(crate) fn above(&self) -> Option<Timestamp> {
         match self {
-            Request::Conditional(request) | Request::Removal(request, _) => request.above,
+            Request::Conditional(request, _) => request.above,
             Request::Edit(_) => None,
         }
     }
@@ -169,8 +168,8 @@ impl Request {
     /// last batch that did has the number `rewritten`.
     pub(crate) fn seen(&self, rewritten: u64) -> Option<&Seen> {
         match self {
-            Request::Removal(_, seen) => Some(&**seen).filter(|seen| seen.holds(rewritten)),
-            Request::Conditional(_) | Request::Edit(_) => None,
+            Request::Conditional(_, seen) => seen.as_deref().filter(|seen| seen.holds(rewritten)),
+            Request::Edit(_) => None,
         }
     }
 
@@ -194,7 +193,7 @@ impl Request {
         view: View<'a>,
     ) -> std::result::Result<Decision<'_>, Fault> {
         match self {
-            Request::Conditional(request) | Request::Removal(request, _) => {
+            Request::Conditional(request, _) => {
                 let mut holds = false;
                 for probe in &request.predicate {
                     holds = holds || view.finds(row, probe)?;

@@ -199,7 +199,7 @@ impl<'a> Cursor<'a> {
                         && left > 0
                         && newest.has_several()?
                     {
-                        seen.add(key, newest.stored(), &mut packs);
+                        seen.add(key, newest.stored(), packs);
                     }
                 }
                 Ok(())

@@ -65,12 +65,7 @@ impl Seen {
 
     /// Adds a column: its newest pack, and the packs of its history. The bytes are shared with the
     /// blocks that the scan has read, until the removals or the next such scan.
-    pub(crate) fn add(
-        &mut self,
-        column: &Slice,
-        newest: &Slice,
-        history: &mut Vec<(Slice, Slice)>,
-    ) {
+    pub(crate) fn add(&mut self, column: &Slice, newest: &Slice, history: Vec<(Slice, Slice)>) {
         let entry = |(key, pack): (&Slice, &Slice)| key.len() + pack.len();
         let added = entry((column, newest))
             + history.iter().map(|(key, pack)| entry((key, pack))).sum::<usize>();
@@ -79,7 +74,7 @@ impl Seen {
         }
         self.bytes += added;
         self.newest.insert(column.clone(), newest.clone());
-        self.history.extend(history.drain(..));
+        self.history.extend(history);
     }
 
     /// Whether no batch since then has rewritten a history; `rewritten` is the number of the last
@@ -124,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::commit::begin::{begin_all, with_seen};
+    use crate::commit::begin::{add_seen, begin_all};
     use crate::commit::edit::Request;
     use crate::{Durability, FjallStore, FjallTable, Options};
 
@@ -204,8 +199,10 @@ mod tests {
         scan(table, scanned);
         meanwhile.iter().for_each(|change| apply(table, change));
         let (engine, info) = table.opened();
-        let removals = (0..ROWS).map(|row| Request::Conditional(removal(row, times.0, times.1)));
-        let removals = with_seen(&engine, &info, removals.collect());
+        let removals =
+            (0..ROWS).map(|row| Request::Conditional(removal(row, times.0, times.1), None));
+        let mut removals: Vec<_> = removals.collect();
+        add_seen(&engine, &info, &mut removals);
         let rewritten = engine.wait_to_lead().unwrap().rewritten.get();
         let hold = removals.iter().filter(|request| request.seen(rewritten).is_some()).count();
         for begun in begin_all(&engine, &info, removals) {
@@ -312,9 +309,9 @@ mod tests {
         let mut seen = Seen::new(0, 0, ts(1));
         let pack = |bytes: usize| Slice::from(vec![0; bytes]);
         let column = |name: &str| Slice::from(name);
-        seen.add(&column("a"), &pack(10), &mut vec![(column("a1"), pack(BYTES_MAX / 2))]);
-        seen.add(&column("b"), &pack(10), &mut vec![(column("b1"), pack(BYTES_MAX / 2))]);
-        seen.add(&column("c"), &pack(10), &mut vec![(column("c1"), pack(10))]);
+        seen.add(&column("a"), &pack(10), vec![(column("a1"), pack(BYTES_MAX / 2))]);
+        seen.add(&column("b"), &pack(10), vec![(column("b1"), pack(BYTES_MAX / 2))]);
+        seen.add(&column("c"), &pack(10), vec![(column("c1"), pack(10))]);
         let kept = |name| seen.newest.contains_key(&column(name));
         assert_eq!(["a", "b", "c"].map(kept), [true, false, true]);
         assert_eq!(seen.history.len(), 2);
