@@ -43,13 +43,17 @@ export function Learn() {
   const begin = async () => {
     try {
       const { session } = await post('learn/begin', {});
-      setClients((old) => [...old, { session, stage: 'none' }]);
+      setClients((old) => [...old, { session, stage: 'none', busy: false }]);
       say(`client ${session}`, 'is a client of its own, with a liveness token');
     } catch (problem) {
       setError(problem);
     }
   };
-  const step = async ({ session, stage }, name) => {
+  const change = (session, to) => setClients((old) => old.map((c) => (c.session === session ? { ...c, ...to } : c)));
+  /** Takes a step. A client takes one at a time: a later request could overtake an earlier one. */
+  const step = async ({ session, stage, busy }, name) => {
+    if (busy) return;
+    change(session, { busy: true });
     const who = `client ${session}`;
     let answer;
     if (name === 'set') {
@@ -60,7 +64,8 @@ export function Learn() {
     }
     const ended = answer === null || (answer.failed && name !== 'get');
     const next = ended ? (answer === null ? stage : 'none') : NEXT[name];
-    setClients((old) => old.filter((c) => c.session !== session || next !== 'gone').map((c) => (c.session === session ? { ...c, stage: next } : c)));
+    if (next === 'gone') setClients((old) => old.filter((c) => c.session !== session));
+    else change(session, { stage: next, busy: false });
   };
 
   return html`
@@ -73,8 +78,8 @@ export function Learn() {
     </p>
     <div class="clients">${clients.map((client) => html`<section class="client" key=${client.session} aria-label=${`client ${client.session}`}>
       <h2>Client ${client.session}</h2>
-      <p class="buttons">${STEPS[client.stage].map(([name, label]) => html`<button type="button" onClick=${() => step(client, name)}>${label}</button>`)}
-      <button type="button" class="danger" onClick=${() => step(client, 'crash')}>crash here</button></p>
+      <p class="buttons">${STEPS[client.stage].map(([name, label]) => html`<button type="button" aria-disabled=${client.busy} onClick=${() => step(client, name)}>${label}</button>`)}
+      <button type="button" class="danger" aria-disabled=${client.busy} onClick=${() => step(client, 'crash')}>crash here</button></p>
     </section>`)}</div>
     ${cells.map(({ row, moments }) => html`<h2>${row}</h2><${Figure4} moments=${moments} caption=${`history of ${row}'s balance`} />`)}
     <h2>What happened</h2>

@@ -295,10 +295,24 @@ test('a cell that was set aside is replayed, after its count was shown', async (
 
 test('Figure 4 is played to its end, with a crash', async () => {
   const tab = await open(FULL);
+  let release;
+  const released = new Promise((resolve) => {
+    release = resolve;
+  });
+  await tab.page.route('**/learn/step', async (route) => {
+    if (route.request().postDataJSON().row === 'Joe') await released;
+    await route.continue();
+  });
   await go(tab.page, '#/learn');
   const press = (name) => tab.page.getByRole('button', { name }).last().click();
   await press('new client');
-  for (const step of ['begin', 'move $7 from Bob to Joe', 'prewrite', 'commit primary']) await press(step);
+  for (const step of ['begin', 'move $7 from Bob to Joe']) await press(step);
+  // While a step is under way, its client takes no other one.
+  const early = tab.page.getByRole('button', { name: 'prewrite', disabled: true });
+  await early.waitFor();
+  await early.click({ force: true });
+  release();
+  for (const step of ['prewrite', 'commit primary']) await press(step);
   await tab.page.getByText(/finds this lock rolls it forward/).waitFor();
   await shot(tab.page, 'figure4');
   await press('crash here');
