@@ -25,9 +25,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::fault;
 
-/// The format that this release writes. It also reads format 3, which had no inventory. In
-/// format 1, each older version had its own key.
-pub(crate) const FORMAT: u32 = 4;
+/// The format that this release writes. It also reads format 4, in which older versions did not
+/// name the version that superseded them, and format 3, which had no inventory. In format 1, each
+/// older version had its own key.
+pub(crate) const FORMAT: u32 = 5;
 const WITHOUT_INVENTORY: u32 = 3;
 const MAGIC: &str = "bigtable-fjall";
 const FORMAT_FILE: &str = "FORMAT";

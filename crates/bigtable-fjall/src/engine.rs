@@ -30,9 +30,9 @@ use crate::layout::table_info::TableInfo;
 use crate::options::{Durability, Options};
 use crate::read::seen::Seen;
 use crate::read::snapshots::Snapshots;
-use crate::upkeep::early_syncs::EarlySyncs;
 use crate::upkeep::freeing::Freeing;
 use crate::upkeep::journals::Journals;
+use crate::upkeep::merges::Merges;
 use crate::waits::may_wait;
 
 /// The reason why these locks are never poisoned.
@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     floor: AtomicU64,
     /// The file system of the store's directory.
     pub(crate) disk: Disk,
-    pub(crate) early_syncs: Arc<EarlySyncs>,
+    pub(crate) merges: Arc<Merges>,
     /// Whether the store takes writes; callers can wait for changes of it.
     pub(crate) condition: Arc<Watched>,
     /// The number of times that the store was opened anew in place (`failure/reopen.rs`).
@@ -106,7 +106,7 @@ pub(crate) struct OpenFiles {
     pub(crate) catalog: Catalog,
     pub(crate) journals: Journals,
     pub(crate) disk: Disk,
-    pub(crate) early_syncs: Arc<EarlySyncs>,
+    pub(crate) merges: Arc<Merges>,
 }
 
 /// State that only the holder of the commit lock may touch.
@@ -141,7 +141,7 @@ impl Engine {
         files: OpenFiles,
         directory: Arc<Directory>,
     ) -> std::result::Result<Self, Fault> {
-        let OpenFiles { path, options, db, catalog, journals, disk, early_syncs } = files;
+        let OpenFiles { path, options, db, catalog, journals, disk, merges } = files;
         let floor = catalog.floor()?;
         Ok(Engine {
             path,
@@ -151,7 +151,7 @@ impl Engine {
             seen: Mutex::default(),
             floor: AtomicU64::new(floor.as_u64()),
             disk,
-            early_syncs,
+            merges,
             condition: Arc::default(),
             generation: 0,
             closing: AtomicBool::new(false),

@@ -35,6 +35,10 @@ bigtable::mutants! {
         by "h78_a_removal_sees_what_was_written_after_it_was_read",
     REWRITTEN_SINCE "rewritten-since" "H78"
         by "h78_a_removal_sees_what_was_written_after_it_was_read",
+    SUPERSEDED_LATER "superseded-later" "H79"
+        by "h79_a_merge_drops_no_version_that_a_reader_needs",
+    KEPT_VERSIONS_GO "kept-versions-go" "H79"
+        by "h79_a_merge_drops_no_version_that_a_reader_needs",
     RESTART_IS_FORGOTTEN "restart-is-forgotten" "H71"
         by "h71_every_opening_reports_a_restart_until_it_is_acknowledged",
 }

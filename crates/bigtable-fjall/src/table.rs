@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use bigtable::{
-    ConditionalMutation, Glance, Glanced, Page, PageLimit, Result, Row, RowKey, RowMutation,
+    ConditionalMutation, Family, Glance, Glanced, Page, PageLimit, Result, Row, RowKey, RowMutation,
 };
-use bigtable::{RowRange, Selection, Table};
+use bigtable::{RowRange, Selection, Table, Timestamp};
 
 use crate::commit::begin::{Begun, add_seen, begin, begin_all, matched};
 use crate::commit::edit::{Request, RowEdit};
@@ -16,11 +16,12 @@ use crate::engine::Engine;
 use crate::failure::fault;
 use crate::failure::reopen::{Running, TableSlot};
 use crate::layout::key::Key;
-use crate::layout::table_info::TableInfo;
+use crate::layout::table_info::{FamilyInfo, TableInfo};
 use crate::mutants::{self, off};
 use crate::read::glance::glance;
 use crate::read::row::read_row;
 use crate::read::scan::{bounds, last_row, scan};
+use crate::upkeep::superseded::Rule;
 
 /// A table of a [`FjallStore`](crate::FjallStore). In addition to the trait [`Table`] it has
 /// [edits](FjallTable::edit_row) and [reading backwards](FjallTable::last_row). It keeps the
@@ -174,6 +175,20 @@ impl Table for FjallTable {
             self.wait_for_pending(select, |info| bounds(info.id, range)).await;
         }
         self.store.with(&self.slot.open, |engine, info| scan(engine, info, range, select, limit))
+    }
+
+    fn drop_superseded(&self, family: &Family, up_to: Timestamp, keep: fn(&[u8]) -> bool) -> bool {
+        let set = |engine: &Arc<Engine>, info: &Arc<TableInfo>| {
+            let described = info.families.iter().find(|described| described.family == *family);
+            let described = described.filter(|of| info.groups[of.group].history.is_some());
+            if let Some(FamilyInfo { number, .. }) = described {
+                let up_to = up_to.min(engine.floor());
+                engine.merges.superseded.set(info.id, *number, Rule { up_to, keep });
+            }
+            Ok(described.is_some())
+        };
+        // An error means that the store has halted, so it merges nothing.
+        self.store.with(&self.slot.open, set).unwrap_or(false)
     }
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {

@@ -19,8 +19,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    CommitRows, ConditionalMutation, Glance, Glanced, Limits, Page, PageLimit, Result, Row, RowKey,
-    RowMutation, RowRange, RowsOutcome, Selection, Store, StoreId, Table, TableSchema, Timestamp,
+    CommitRows, ConditionalMutation, Family, Glance, Glanced, Limits, Page, PageLimit, Result, Row,
+    RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, StoreId, Table, TableSchema,
+    Timestamp,
 };
 
 /// A [`Store`] that wraps another one.
@@ -333,6 +334,11 @@ pub trait TableLayer: Send + Sync + Debug {
         self.through(self.inner().check_and_mutate_rows(requests))
     }
 
+    /// See [`Table::drop_superseded`].
+    fn drop_superseded(&self, family: &Family, up_to: Timestamp, keep: fn(&[u8]) -> bool) -> bool {
+        self.inner().drop_superseded(family, up_to, keep)
+    }
+
     /// See [`Table::tablets`].
     fn tablets(&self) -> impl Future<Output = Result<Vec<RowRange>>> + Send {
         self.through(self.inner().tablets())
@@ -371,6 +377,10 @@ impl<L: TableLayer> Table for L {
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
         TableLayer::check_and_mutate_rows(self, requests).await
+    }
+
+    fn drop_superseded(&self, family: &Family, up_to: Timestamp, keep: fn(&[u8]) -> bool) -> bool {
+        TableLayer::drop_superseded(self, family, up_to, keep)
     }
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {

@@ -66,7 +66,8 @@ pub use mutation::{ConditionalMutation, Mutation, Probe, RowMutation, Syncing};
 pub use row::{Cell, Family, Row, RowKey};
 pub use schema::{FamilySchema, Layout, LocalityGroup, OnFull, TableSchema};
 pub use select::{ColumnSelect, Page, PageLimit, Qualifiers, RowRange, Selection};
-pub use store::{REQUEST_LIFE_MAX, Store, TABLE_NAME_BYTES_MAX, Table, check_table_name};
+pub use store::{REQUEST_LIFE_MAX, SUPERSEDED_BYTES_MAX, Store, TABLE_NAME_BYTES_MAX};
+pub use store::{Table, check_table_name};
 pub use store_id::StoreId;
 pub use timestamp::{TimeRange, Timestamp};
 

@@ -12,7 +12,7 @@ mod data;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use crate::Table;
 use crate::store::check_table_name;
 use crate::{
-    CommitRows, ConditionalMutation, Error, Glance, Glanced, Layout, Limits, LocalityGroup,
+    CommitRows, ConditionalMutation, Error, Family, Glance, Glanced, Layout, Limits, LocalityGroup,
     Mutation, OnFull, Page, RequestSize,
 };
 use crate::{PageLimit, Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store};
@@ -86,6 +86,16 @@ impl MemoryStore {
         MemoryStore { request_life_max: Some(request_life_max), ..self }
     }
 
+    /// The same store, but it drops superseded versions as soon as it may
+    /// ([`Table::drop_superseded`]). Tests and simulations use it to find readers that still need
+    /// them.
+    ///
+    /// See [`Table::drop_superseded`] for an example.
+    pub fn dropping_superseded(self) -> Self {
+        self.shared.drops_superseded.store(true, Ordering::Relaxed);
+        self
+    }
+
     /// The same store, but it refuses requests beyond these limits. Tests and simulations use
     /// it to run the code for such stores.
     ///
@@ -95,7 +105,9 @@ impl MemoryStore {
     /// assert_eq!(MemoryStore::new().with_limits(limits).limits(), limits);
     /// ```
     pub fn with_limits(self, limits: Limits) -> Self {
-        MemoryStore { shared: Arc::new(Shared { limits, ..Shared::default() }), ..self }
+        let drops_superseded = self.shared.drops_superseded.load(Ordering::Relaxed).into();
+        let shared = Shared { limits, drops_superseded, ..Shared::default() };
+        MemoryStore { shared: Arc::new(shared), ..self }
     }
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTable>>> {
@@ -277,6 +289,7 @@ impl Store for MemoryStore {
 #[derive(Debug, Default)]
 struct Shared {
     limits: Limits,
+    drops_superseded: AtomicBool,
     floor: AtomicU64,
     groups: Mutex<BTreeMap<String, (LocalityGroup, Arc<Gauge>)>>,
 }
@@ -413,6 +426,19 @@ impl Table for MemoryTable {
         let data = self.read();
         self.shared.check_floor(select.above)?;
         Ok(data.scan(range, select, limit))
+    }
+
+    fn drop_superseded(&self, family: &Family, up_to: Timestamp, keep: fn(&[u8]) -> bool) -> bool {
+        let drops = self.shared.drops_superseded.load(Ordering::Relaxed);
+        // A bounded group counts its cells.
+        let has = |group: &&LocalityGroup| group.families.iter().any(|of| of.family == *family);
+        let group = self.schema.groups.iter().find(has);
+        let drops =
+            drops && group.is_some_and(|group| !matches!(group.layout, Layout::InMemory(_)));
+        if drops {
+            self.write().drop_superseded(family, up_to.min(self.shared.floor()), keep);
+        }
+        drops
     }
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use futures::future::try_join_all;
 
 use crate::{
-    CommitRows, ConditionalMutation, Error, Glance, Glanced, Limits, Page, PageLimit, Result, Row,
-    RowKey,
+    CommitRows, ConditionalMutation, Error, Family, Glance, Glanced, Limits, Page, PageLimit,
+    Result, Row, RowKey,
 };
 use crate::{RowMutation, RowRange, RowsOutcome, Selection, StoreId, TableSchema, Timestamp};
 
@@ -267,6 +267,48 @@ pub trait Table: Send + Sync + Debug {
         results
     }
 
+    /// Lets the store drop superseded versions by itself, at any moment from now on. Each version
+    /// in `family` may go that a newer version of its column superseded at or before `up_to`. It
+    /// may go even if that newer version was deleted since. A version stays if `keep` returns true
+    /// for its value. The newest version of a column always stays. A timestamp above the
+    /// [floor](Store::floor) counts as the floor.
+    ///
+    /// Returns whether the store drops most of these versions before long, except those with
+    /// values of more than [`SUPERSEDED_BYTES_MAX`] bytes. The caller still deletes what is left,
+    /// but it can look less often. A store that was opened again has forgotten this call.
+    ///
+    /// Call this only when everything that depends on older versions is durable: see
+    /// [`sync`](Store::sync).
+    ///
+    /// ```
+    /// use bigtable::*;
+    /// const DATA: Family = Family::from_static("data");
+    /// # futures::executor::block_on(async {
+    /// let store = MemoryStore::new().dropping_superseded();
+    /// # let groups = vec![LocalityGroup::on_disk("data", Layout::Versions)];
+    /// # let table = store.open_table("accounts", &TableSchema { groups }).await?;
+    /// for (time, balance) in [(5, "$10"), (6, "$3"), (9, "$7")] {
+    ///     let at = Timestamp::new(time).unwrap();
+    ///     let balance = Mutation::set(DATA, "bal", at, balance);
+    ///     table.mutate_row(RowMutation::new("Bob").mutation(balance)).await?;
+    /// }
+    /// let floor = Timestamp::new(7).unwrap();
+    /// store.raise_floor(floor).await?;
+    /// assert!(table.drop_superseded(&DATA, floor, |_| false));
+    /// let all = Selection::default().family(DATA, TimeRange::ALL, u32::MAX);
+    /// // What a reader at 7 sees has stayed.
+    /// assert_eq!(table.read_row(&RowKey::from("Bob"), &all).await?.cells.len(), 2);
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    fn drop_superseded(
+        &self,
+        _family: &Family,
+        _up_to: Timestamp,
+        _keep: fn(&[u8]) -> bool,
+    ) -> bool {
+        false
+    }
+
     /// The table's tablets: disjoint ranges, in order, that together cover every row. The
     /// boundaries are hints and may move at any time.
     ///
@@ -276,6 +318,9 @@ pub trait Table: Send + Sync + Debug {
         Ok(vec![RowRange::all()])
     }
 }
+
+/// The most bytes of a value that [`Table::drop_superseded`] can be expected to drop.
+pub const SUPERSEDED_BYTES_MAX: usize = 1_000;
 
 /// The longest name of a table, in bytes.
 pub const TABLE_NAME_BYTES_MAX: usize = 50;

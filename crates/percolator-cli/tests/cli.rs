@@ -326,7 +326,7 @@ fn data_of_a_newer_format_is_refused() {
     shell.run(&["set", "Bob", "bal", "1"]).with(0);
     let format = shell.data().join("FORMAT");
     let text = std::fs::read_to_string(&format).unwrap();
-    std::fs::write(&format, text.replace("format 4", "format 99")).unwrap();
+    std::fs::write(&format, text.replace("format 5", "format 99")).unwrap();
     shell.run(&["get", "Bob"]).refused(2, "format 99", "or a newer one");
 }
 

@@ -2,10 +2,11 @@
 //!
 //! `formats/4` was written by the command of 25 November 2026, with `set` and `delete`, and
 //! `formats/export-1` by that of the day after. `formats/4-cells` and `formats/4-webindex` were
-//! written by `write_stores_to_keep` on 26 November 2026. A new format gets directories of its own:
+//! written by `write_stores_to_keep` on 26 November 2026, and those of format 5 three days later. A
+//! new format gets directories of its own:
 //!
 //! ```text
-//! KEEP=tests/formats/5 cargo test -p percolator-cli --test formats write_stores -- --ignored
+//! KEEP=tests/formats/6 cargo test -p percolator-cli --test formats write_stores -- --ignored
 //! ```
 //!
 //! No directory is ever changed or removed.
@@ -99,8 +100,9 @@ fn assert_holds_its_cells(name: &str) {
 
 #[test]
 fn every_cell_of_a_kept_store_is_there() {
-    assert_holds_its_cells("4-cells");
-    assert_holds_its_cells("4-webindex");
+    for name in ["4-cells", "4-webindex", "5-cells", "5-webindex"] {
+        assert_holds_its_cells(name);
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@ bigtable::mutants! {
         by "h01_abort_by_the_owner_leaves_a_tomb_too",
     MISSING_PRIMARY_WAITS "missing-primary-waits" "H03",
     GC_BEFORE_LOCKS "gc-before-locks" "H06",
+    DROPPED_BEFORE_SYNC "dropped-before-sync" "H79"
+        by "h79_what_the_sweep_wrote_is_durable_before_the_store_drops",
     COLLECTED_MEANS_ABORTED "collected-means-aborted" "H06"
         by "h07_h06_too_old_after_a_lost_reply_is_not_called_aborted",
     NO_LOCK_MEANS_ABORTED "no-lock-means-aborted" "H07 H64",

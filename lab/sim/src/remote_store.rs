@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::{
-    CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, Limits, Page, PageLimit,
-    Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema,
-    Timestamp,
+    CommitRow, CommitRows, ConditionalMutation, Error, Family, Glance, Glanced, Limits, Page,
+    PageLimit, Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table,
+    TableSchema, Timestamp,
 };
 use bytes::Bytes;
 use futures::future::join_all;
@@ -191,6 +191,11 @@ impl Table for RemoteTable {
             StoreReply::Page(page) => Ok(page),
             _ => Err(misdirected()),
         }
+    }
+
+    /// A store in the client's own process merges at any moment. Here it does so at once.
+    fn drop_superseded(&self, family: &Family, up_to: Timestamp, keep: fn(&[u8]) -> bool) -> bool {
+        self.store.server.table(&self.bytes).drop_superseded(family, up_to, keep)
     }
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {

@@ -67,6 +67,7 @@ parts! {
     SplitBatches "split-batches": s => s.splits_batches = false,
     BatchDelay "batch-delay": s => s.batch_delay = Duration::ZERO,
     HangUps "hang-ups": s => s.patience = None,
+    DropsSuperseded "dropped-in-merges": s => s.drops_superseded = false,
     Drift "drift": s => (s.drift_ppm_max, s.wall_offset_ms_max) = (0, 0),
     Priorities "priorities": s => s.policy = Policy::Any,
 }

@@ -512,6 +512,7 @@ pub(crate) fn new_store(swarm: &Swarm) -> MemoryStore {
     let store =
         if swarm.apart { MemoryStore::without_locality_groups() } else { MemoryStore::new() };
     let store = store.with_limits(swarm.limits);
+    let store = if swarm.drops_superseded { store.dropping_superseded() } else { store };
     match swarm.life {
         Some(life) => store.without_floors(life),
         None => store,

@@ -76,6 +76,8 @@ pub(crate) struct Swarm {
     /// The longest time that a client waits for a commit before it abandons it; each commit
     /// draws a time.
     pub(crate) patience: Option<Duration>,
+    /// Whether the store drops superseded versions as soon as it may.
+    pub(crate) drops_superseded: bool,
 }
 
 /// The mean time between two faults of a kind; `None` if the kind does not occur.
@@ -162,6 +164,7 @@ impl Swarm {
             glances: rng.below(2) == 0,
             limits: Limits::default(),
             patience: None,
+            drops_superseded: false,
         };
         if rng.below(3) == 0 {
             swarm.without_floors(life(rng));
@@ -179,6 +182,7 @@ impl Swarm {
         if !calm && rng.below(4) == 0 {
             swarm.faults.observer_pause = Some(Duration::from_millis(rng.between(50, 1000)));
         }
+        swarm.drops_superseded = swarm.life.is_none() && rng.below(2) == 0;
         swarm
     }
 
@@ -204,6 +208,7 @@ impl Swarm {
     /// request lives.
     fn without_floors(&mut self, life: Duration) {
         self.life = Some(life);
+        self.drops_superseded = false;
         self.one_step = false;
         self.timeout = self.timeout.min(life);
         self.weather.late_max = self.weather.late_max.min(life);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bigtable-fjall backup 1
-//!   format 4
+//!   format 5
 //!   store 5f0c...                        the id of the store that was backed up
 //!   made 1790000000                      in seconds since 1970
 //!   file 9d1e...-2048 engine/0.jnl       a content, and where it belongs in a store

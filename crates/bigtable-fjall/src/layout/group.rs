@@ -22,6 +22,14 @@ use crate::layout::tuning::tuned;
 use crate::options::Options;
 use crate::upkeep::churn::Churn;
 
+/// The end of the name of a keyspace of older versions.
+const HISTORY: &str = ".history";
+
+/// Whether a keyspace holds the older versions of a group, by its name.
+pub(crate) fn is_history(keyspace: &str) -> bool {
+    keyspace.ends_with(HISTORY)
+}
+
 /// A locality group, shared by all tables of the store that have it.
 pub(crate) struct Group {
     /// The schema that the group was opened with.
@@ -63,7 +71,7 @@ impl Group {
                 // The history needs no filter, because it is never read by a single key.
                 let tuned =
                     || tuned(Layout::Versions, options).filter_policy(FilterPolicy::disabled());
-                Some(db.keyspace(&format!("{name}.history"), tuned)?)
+                Some(db.keyspace(&format!("{name}{HISTORY}"), tuned)?)
             }
             Layout::Versions | Layout::InMemory(_) => None,
         };

@@ -247,6 +247,14 @@ pub(crate) fn row_of(row_prefix: &[u8]) -> Cow<'_, [u8]> {
     unescape(table_len(row_prefix).map_or(&[], |len| &row_prefix[len..]))
 }
 
+/// The id of the table that a key belongs to.
+pub(crate) fn table_of(key: &[u8]) -> Option<u32> {
+    match key.split_first()? {
+        (&LONG_ID, rest) => rest.first_chunk().map(|id| u32::from_be_bytes(*id)),
+        (short, _) => Some(u32::from(*short)),
+    }
+}
+
 /// The length of the table's id.
 fn table_len(key: &[u8]) -> Option<usize> {
     Some(if *key.first()? == LONG_ID { 1 + size_of::<u32>() } else { 1 })
@@ -326,6 +334,7 @@ mod tests {
             let (table, row, family, qualifier, time) = &cell;
             prop_assert_eq!(&*row_of(shape.row_prefix(&key)), &row[..]);
             prop_assert_eq!(shape.row_prefix(&key), &*Key::row(*table, row));
+            prop_assert_eq!(table_of(&key), Some(*table));
             prop_assert_eq!(shape.family, *family);
             prop_assert_eq!(&*shape.qualifier(&key), &qualifier[..]);
             let column = Key::column(*table, row, *family, qualifier);

@@ -10,6 +10,11 @@
 //! | 53 to 62 | the length of the value plus one; zero for a long value, the last in its pack |
 //! | 63 | in the first stamp, under a column's own key: the history may hold older versions |
 //!
+//! A pack that moved to the history ends with a stamp that has no value: the timestamp of the
+//! version that superseded the pack. Merges drop such packs (`upkeep/superseded.rs`). A pack whose
+//! last value is long has no such stamp. Packs of format 4 and before have none either, nor those
+//! that were written out of order.
+//!
 //! The layout has three advantages. The newest version is read without parsing the others. A
 //! newer version is put in front without decoding the others. A column whose versions always fitted
 //! into one pack needs no lookup in the history.
@@ -39,6 +44,8 @@ const LENGTH_SHIFT: u32 = 53;
 const LENGTH_MASK: u64 = (1 << 10) - 1;
 /// The longest value that another version can follow in a pack.
 const VALUE_BYTES_MAX: usize = LENGTH_MASK as usize - 1;
+/// The longest value that another version, or a last stamp, can follow is what callers may rely on.
+const _: () = assert!(bigtable::SUPERSEDED_BYTES_MAX <= VALUE_BYTES_MAX);
 /// A pack up to this length is built without an extra allocation.
 const BYTES_INLINE: usize = 512;
 /// The usual number of versions in a pack, with room to spare.
@@ -125,6 +132,8 @@ struct Place {
     timestamp: Timestamp,
     start: usize,
     end: usize,
+    /// Whether the value extends to the end of the pack, whatever its length.
+    long: bool,
 }
 
 impl Place {
@@ -134,12 +143,11 @@ impl Place {
         let stamp = stamp.copied().map(u64::from_be_bytes);
         let stamp = stamp.ok_or(Fault::Damaged("a version in a pack has no timestamp"))?;
         let start = at + STAMP_BYTES;
-        let end = match (stamp >> LENGTH_SHIFT) & LENGTH_MASK {
-            0 => stored.len(),
-            length => start + length as usize - 1,
-        };
+        let length = (stamp >> LENGTH_SHIFT) & LENGTH_MASK;
+        let long = length == 0;
+        let end = if long { stored.len() } else { start + length as usize - 1 };
         match Timestamp::new(stamp & Timestamp::MAX.as_u64()) {
-            Some(timestamp) if end <= stored.len() => Ok(Place { timestamp, start, end }),
+            Some(timestamp) if end <= stored.len() => Ok(Place { timestamp, start, end, long }),
             _ => Err(Fault::Damaged("a version reaches beyond the end of its pack")),
         }
     }
@@ -197,8 +205,49 @@ impl Pack {
         &self.stored
     }
 
-    pub(crate) fn into_stored(self) -> Slice {
-        self.stored
+    /// Encodes a pack of the history. `by` is the timestamp of the version that superseded it, if
+    /// that is known.
+    pub(crate) fn encode_old(
+        versions: &[TimedValue<'_>],
+        by: Option<Timestamp>,
+    ) -> Result<Slice, Fault> {
+        let stored = Pack::encode(versions, false);
+        match by {
+            None => Ok(stored),
+            Some(by) => Pack::decode(stored)?.into_superseded(by),
+        }
+    }
+
+    /// The pack as an entry of the history, superseded by the version of this timestamp.
+    pub(crate) fn into_superseded(self, by: Timestamp) -> Result<Slice, Fault> {
+        if self.last()?.long {
+            return Ok(self.stored);
+        }
+        let mut bytes: SmallVec<[u8; BYTES_INLINE]> =
+            SmallVec::with_capacity(self.stored.len() + STAMP_BYTES);
+        bytes.extend_from_slice(&self.stored);
+        bytes.extend_from_slice(&by.as_u64().to_be_bytes());
+        Ok(Slice::new(&bytes))
+    }
+
+    /// The timestamp of the version that superseded the pack, if the pack names it.
+    pub(crate) fn superseded_by(&self) -> Result<Option<Timestamp>, Fault> {
+        match self.last()?.end {
+            end if end == self.stored.len() => Ok(None),
+            end => match Place::at(&self.stored, end)?.timestamp {
+                by if by > self.newest.timestamp => Ok(Some(by)),
+                _ => Err(Fault::Damaged("a pack was superseded by an older version")),
+            },
+        }
+    }
+
+    /// The place of the oldest version.
+    fn last(&self) -> Result<Place, Fault> {
+        let mut last = self.newest;
+        while let Some(next) = self.after(last)? {
+            last = next;
+        }
+        Ok(last)
     }
 
     /// Whether the column has more versions than the newest, or may have. Meaningful only under
@@ -238,7 +287,7 @@ impl Pack {
         let mut left = versions_max;
         let mut next = Some(self.newest);
         while let Some(place) = next {
-            let Place { timestamp, start, end } = place;
+            let Place { timestamp, start, end, .. } = place;
             if time.contains(timestamp) {
                 left -= 1;
                 let seen = see(Version { timestamp, stored: &self.stored, start, end });
@@ -259,6 +308,10 @@ impl Pack {
             return Ok(None);
         }
         let next = Place::at(&self.stored, place.end)?;
+        // A long value is never empty: this is the stamp of the superseding version.
+        if next.long && next.start == next.end {
+            return Ok(None);
+        }
         if next.timestamp >= place.timestamp {
             return Err(Fault::Damaged("the versions of a pack are out of order"));
         }
@@ -303,6 +356,15 @@ pub fn check(bytes: &[u8]) {
     let same = again.versions().expect("its versions are in order")[..] == versions[..];
     assert!(same, "a version did not come out again");
     assert_eq!(again.older(), pack.older());
+    // The stamp behind a pack changes none of its versions.
+    let by = Timestamp::MAX;
+    let newest = pack.newest();
+    let Ok(stamped) = again.into_superseded(by).and_then(Pack::decode) else { return };
+    let same = stamped.versions().expect("its versions are in order")[..] == versions[..];
+    assert!(same && stamped.newest() == newest, "the stamp became a version");
+    if newest < by && !stamped.last().expect("it was walked over").long {
+        assert_eq!(stamped.superseded_by().expect("it is newer"), Some(by));
+    }
 }
 
 #[cfg(test)]
@@ -390,6 +452,21 @@ mod tests {
     fn a_pack_of_the_beginning_of_time_is_one() {
         check(&[0; STAMP_BYTES]);
         check(&Pack::encode(&[(ts(1), b"x"), (ts(0), b"")], true));
+    }
+
+    #[test]
+    fn a_pack_of_the_history_names_what_superseded_it() {
+        let versions = [(ts(5), &b"x"[..]), (ts(3), b"")];
+        let pack = |by| Pack::decode(Pack::encode_old(&versions, by).unwrap()).unwrap();
+        assert_eq!(pack(None).superseded_by().unwrap(), None);
+        let named = pack(Some(ts(8)));
+        assert_eq!(named.superseded_by().unwrap(), Some(ts(8)));
+        assert_eq!(named.versions().unwrap()[..], versions);
+        check(named.stored());
+        assert!(pack(Some(ts(5))).superseded_by().is_err(), "it supersedes nothing");
+        let long = vec![7; VALUE_BYTES_MAX + 1];
+        let long = Pack::encode_old(&[(ts(5), &long)], Some(ts(8))).unwrap();
+        assert_eq!(Pack::decode(long).unwrap().superseded_by().unwrap(), None, "it has no place");
     }
 
     #[test]

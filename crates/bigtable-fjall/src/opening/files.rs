@@ -15,8 +15,8 @@ use crate::engine::OpenFiles;
 use crate::failure::fault;
 use crate::layout::catalog::{self, Catalog};
 use crate::options::Options;
-use crate::upkeep::early_syncs::{EarlySyncs, Follows};
 use crate::upkeep::journals::Journals;
+use crate::upkeep::merges::{Follows, Merges};
 
 /// The number of engine threads. This one thread writes buffers out and compacts. With several
 /// threads, the first does not compact. While the others compact, it keeps returning
@@ -32,23 +32,23 @@ pub(crate) fn open_files(
     prepared: Option<Prepared>,
 ) -> Result<OpenFiles> {
     let disk = Disk::of(dir).map_err(|e| fault::io(dir, "opening the directory", &e))?;
-    let early_syncs = Arc::default();
-    let db = guarded(dir, || open_engine(directory, &options, &early_syncs))?;
+    let merges = Arc::default();
+    let db = guarded(dir, || open_engine(directory, &options, &merges))?;
     let catalog = guarded(dir, || open_catalog(&db))?;
     let journals = Journals::new(dir, &directory.engine(), prepared).and_then(|mut journals| {
         journals.add_keyspaces(std::iter::once(&catalog.0))?;
         Ok(journals)
     });
     let journals = journals.map_err(|e| fault::io(dir, "writing the inventory", &e))?;
-    Ok(OpenFiles { path: dir.to_owned(), options, db, catalog, journals, disk, early_syncs })
+    Ok(OpenFiles { path: dir.to_owned(), options, db, catalog, journals, disk, merges })
 }
 
 fn open_engine(
     directory: &Directory,
     options: &Options,
-    early_syncs: &Arc<EarlySyncs>,
+    merges: &Arc<Merges>,
 ) -> fjall::Result<Database> {
-    let all = early_syncs.clone();
+    let all = merges.clone();
     let follow = move |keyspace: &str| -> Option<Arc<dyn Factory>> {
         Some(Arc::new(Follows { all: all.clone(), keyspace: keyspace.to_owned() }))
     };

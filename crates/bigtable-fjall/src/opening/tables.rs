@@ -95,7 +95,7 @@ pub(crate) fn open_group(
         return Ok(open.clone());
     }
     let mut group = Group::open(&engine.db, schema, &engine.options)?;
-    group.keyspaces().for_each(|keyspace| engine.early_syncs.add(keyspace));
+    group.keyspaces().for_each(|keyspace| engine.merges.early_syncs.add(keyspace));
     engine.journals().add_keyspaces(group.keyspaces()).map_err(fjall::Error::Io)?;
     if let Layout::InMemory(on_full) = schema.layout {
         let cells = MemoryGroup::load(on_full, &group.cells)?;

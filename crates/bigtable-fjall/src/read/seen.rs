@@ -12,7 +12,9 @@
 //! * The kept histories are complete up to the timestamp `to`.
 //! * While a column has the same newest pack, its history changes only in a batch that sets
 //!   `Lead::rewritten`. A write that moves a pack into the history sets another newest pack. The
-//!   removal of a whole table is no such batch, but a table that was removed takes no request.
+//!   removal of a whole table is no such batch, but a table that was removed takes no request. A
+//!   merge may drop superseded packs meanwhile (`upkeep/superseded.rs`). A removal then removes
+//!   them once more, or puts back a part that nobody reads.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,8 +2,8 @@
 //!
 //! The engine syncs the last file of a merge under the lock that each read of the keyspace takes.
 //! That file has up to 64 MiB, so all reads would wait for a tenth of a second on a slow disk. The
-//! engine lets its user see each entry of a merge. This user changes no entry, and syncs the file
-//! after every few megabytes. The engine then finds little left of a sorted run. Files of large
+//! engine lets its user see each entry of a merge (`merges.rs`). This user syncs the file after
+//! every few megabytes. The engine then finds little left of a sorted run. Files of large
 //! values are left to the engine. ADR-23 has the reasons and the price.
 //!
 //! If such a sync fails, the merge fails, as it does if the engine's own sync fails. The file then
@@ -16,20 +16,15 @@
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use bigtable::sync::locked;
 use fjall::Keyspace;
-use fjall::compaction::filter::{
-    CompactionFilter, CompactionFilterResult, Context, Factory, ItemAccessor, Verdict,
-};
 
 use crate::waits::may_wait;
 
 /// A merge's file is synced after this many bytes of keys and values, before they are compressed.
 const BYTES: usize = 8 << 20;
-/// Bytes of a pointer to a large value, which is in a file of its own.
-const POINTER_BYTES: usize = 32;
 
 /// The directories of files, by the names of keyspaces. The engine knows a keyspace's name before
 /// the store knows its directory.
@@ -55,44 +50,31 @@ impl EarlySyncs {
     }
 }
 
-/// Follows the merges of one keyspace.
-pub(crate) struct Follows {
-    pub(crate) all: Arc<EarlySyncs>,
-    pub(crate) keyspace: String,
-}
-
-impl Factory for Follows {
-    fn name(&self) -> &'static str {
-        "early syncs"
-    }
-
-    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        let tables = locked(&self.all.tables).get(&self.keyspace).cloned();
-        Box::new(Follower { all: self.all.clone(), tables, unsynced: 0 })
-    }
-}
-
-/// Follows one merge.
-struct Follower {
-    all: Arc<EarlySyncs>,
+/// Syncs the file of one merge early.
+pub(super) struct EarlySync {
     tables: Option<PathBuf>,
     unsynced: usize,
 }
 
-impl CompactionFilter for Follower {
-    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> CompactionFilterResult {
-        let value = if item.is_indirection() { POINTER_BYTES } else { item.value()?.len() };
-        self.unsynced += item.key().len() + value;
+impl EarlySync {
+    /// For a merge of the keyspace with this name.
+    pub(super) fn of(all: &EarlySyncs, keyspace: &str) -> Self {
+        EarlySync { tables: locked(&all.tables).get(keyspace).cloned(), unsynced: 0 }
+    }
+
+    /// Counts bytes that the merge writes, and syncs its file if they are many.
+    pub(super) fn wrote(&mut self, all: &EarlySyncs, bytes: usize) -> std::io::Result<()> {
+        self.unsynced += bytes;
         if self.unsynced >= BYTES
             && let Some(tables) = &self.tables
         {
             self.unsynced = 0;
             // While another thread merges, the newest file may be that thread's.
-            if let Ok(_alone) = self.all.others.try_write() {
+            if let Ok(_alone) = all.others.try_write() {
                 sync_newest(tables)?;
             }
         }
-        Ok(Verdict::Keep)
+        Ok(())
     }
 }
 

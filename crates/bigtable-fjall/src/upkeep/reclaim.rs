@@ -131,7 +131,7 @@ impl Work {
         }
         // The buffer may have been written out long ago.
         self.engine.freeing.follow(keyspace);
-        let _paused = self.engine.early_syncs.pause();
+        let _paused = self.engine.merges.early_syncs.pause();
         keyspace.major_compact()?;
         if keyspace.is_kv_separated() && keyspace.fragmented_blob_bytes() > 0 {
             keyspace.major_compact()?;

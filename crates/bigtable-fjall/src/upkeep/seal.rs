@@ -105,7 +105,7 @@ fn merge_runs(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
     if runs() < RUNS_MAX {
         return Ok(());
     }
-    let _paused = engine.early_syncs.pause();
+    let _paused = engine.merges.early_syncs.pause();
     let mut before = usize::MAX;
     while runs() >= RUNS_MAX && (runs() < before || engine.db.active_compactions() > 0) {
         check_engine(&engine.db)?;

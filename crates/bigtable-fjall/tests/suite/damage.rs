@@ -483,7 +483,7 @@ fn a_store_of_the_format_without_an_inventory_is_taken_over() {
     write(dir.path(), &files);
     assert_eq!(outcome("format 3", dir.path(), &tables), Outcome::Unchanged);
     let format = fs::read_to_string(dir.path().join("FORMAT")).unwrap();
-    assert_eq!(format, "bigtable-fjall\nformat 4\n");
+    assert_eq!(format, "bigtable-fjall\nformat 5\n");
     fs::remove_dir_all(dir.path().join("engine/keyspaces/2")).unwrap();
     files_error(FjallStore::open(dir.path(), Options::default()));
 }

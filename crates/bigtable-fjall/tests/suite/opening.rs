@@ -44,13 +44,13 @@ fn a_foreign_directory_is_left_alone() {
 
 #[test]
 fn another_format_is_refused() {
-    for (number, says) in [(5, "newer"), (2, "another directory")] {
+    for (number, says) in [(6, "newer"), (2, "another directory")] {
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path(), Durability::Buffered));
         fs::write(dir.path().join("FORMAT"), format!("bigtable-fjall\nformat {number}\n")).unwrap();
         let (problem, remedy) = files_error(FjallStore::open(dir.path(), Options::default()));
         assert!(problem.contains(&format!("format {number}")), "{problem}");
-        assert!(problem.contains("reads format 4"), "{problem}");
+        assert!(problem.contains("reads format 5"), "{problem}");
         assert!(remedy.contains(says), "{remedy}");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::{AtCommit, Family, Mutation, TimeRange, sync::locked};
+use crate::{AtCommit, Mutation, TimeRange, sync::locked};
 
 /// The names of the methods that were called.
 type Asked = Arc<Mutex<Vec<&'static str>>>;
@@ -122,6 +122,10 @@ impl Table for Noting {
         self.note("check_and_mutate_rows", Vec::new())
     }
 
+    fn drop_superseded(&self, _: &Family, _: Timestamp, _: fn(&[u8]) -> bool) -> bool {
+        self.note("drop_superseded", true)
+    }
+
     async fn tablets(&self) -> Result<Vec<RowRange>> {
         self.note("tablets", Ok(Vec::new()))
     }
@@ -201,6 +205,7 @@ async fn ask_everything(store: &dyn Store) {
     assert_eq!(table.glance(glance).unwrap(), Glanced::Absent);
     assert_eq!(table.read_rows(std::slice::from_ref(&row), &all).await.unwrap(), []);
     table.scan(&RowRange::all(), &all, PageLimit::default()).await.unwrap();
+    assert!(table.drop_superseded(&family, at, |_| false));
     let delete = Mutation::delete(family, "q", TimeRange::ALL);
     table.mutate_row(RowMutation::new(&row).mutation(delete)).await.unwrap();
     assert!(table.check_and_mutate_row(ConditionalMutation::new(&row)).await.unwrap());
@@ -214,7 +219,7 @@ fn a_layer_that_changes_nothing_passes_every_method_through() {
     futures::executor::block_on(ask_everything(&PlainStore(beneath.clone())));
     let mut asked = locked(&beneath.0).clone();
     let mut all = methods();
-    assert_eq!(all.len(), 24, "{all:?}");
+    assert_eq!(all.len(), 25, "{all:?}");
     asked.sort_unstable();
     all.sort_unstable();
     assert_eq!(asked, all);

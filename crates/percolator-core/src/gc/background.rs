@@ -14,7 +14,7 @@ use futures::future::{BoxFuture, join};
 use crate::gc::pace::Pace;
 use crate::gc::readers::renew_registration;
 use crate::gc::registration::LIFETIME;
-use crate::gc::round::{begun, emit_collected, run};
+use crate::gc::round::{Scope, begun, emit_collected, run};
 use crate::gc::safe_point::{beyond_retention, sample};
 use crate::gc::slot::{self, Slot, Task, Work};
 use crate::shared::Shared;
@@ -31,6 +31,10 @@ const LOCK: &[u8] = b"gc";
 const LOCK_LIFETIME: Duration = Duration::from_secs(600);
 /// The longest time from the end of a long round to the next round.
 const REST_MAX: Duration = Duration::from_secs(300);
+/// The same, where stores drop nearly all of the garbage by themselves.
+const LONG_REST_MAX: Duration = Duration::from_secs(1800);
+/// Then a rest is as long as so many rounds.
+const LONG_REST: u32 = 9;
 
 /// The options of garbage collection in the background.
 ///
@@ -49,7 +53,10 @@ pub struct GcOptions {
     /// collected, and each look logs why. Default: 600 s.
     pub retention: Duration,
     /// The shortest time from the end of one round to the next. After a round that took longer, the
-    /// next one waits for as long as that round took, at most five minutes. Default: 60 s.
+    /// next one waits for as long as that round took, at most five minutes. An embedded store drops
+    /// most overwritten versions by itself. There a round that reads the store waits nine times as
+    /// long as the last one took, at most half an hour. It waits less if the last one found much
+    /// else to drop. Default: 60 s.
     pub interval: Duration,
     /// The share of one core that a round takes, between 0 and 1. It is exact only while the
     /// pieces of work are short, because no rest is longer than a second. It does not include
@@ -114,7 +121,23 @@ impl Drop for Alone<'_> {
 struct Memory {
     /// Up to which timestamp everything is collected, as far as this task knows.
     collected: Timestamp,
+    /// Up to which timestamp the stores may drop versions by themselves.
+    dropped: Timestamp,
+    /// When the next round may begin.
     not_before: Duration,
+    /// When the next round may begin that reads all tables.
+    all_not_before: Duration,
+}
+
+impl Memory {
+    /// The scope of a round that begins now, and up to which timestamp nothing is left for it.
+    fn next(&self, now: Duration) -> (Scope, Timestamp) {
+        if now < self.all_not_before {
+            (Scope::InMerges, self.dropped)
+        } else {
+            (Scope::All, self.collected)
+        }
+    }
 }
 
 /// Registers and collects concurrently, because a round may take longer than a registration
@@ -164,15 +187,19 @@ async fn keep_collecting(shared: &Shared, options: &GcOptions) {
 ///
 /// A round reads the whole store, however little there is to drop. In a large store, rounds that
 /// follow each other without a rest would find little each. The rest is bounded, so that rounds
-/// keep up with many overwritten versions.
-fn rest(interval: Duration, took: Duration) -> Duration {
-    interval.max(took.min(REST_MAX))
+/// keep up with many overwritten versions. It is long if stores drop nearly all of these by
+/// themselves.
+fn rest(interval: Duration, took: Duration, can_wait: bool) -> Duration {
+    let rest = if can_wait { (took * LONG_REST).min(LONG_REST_MAX) } else { took.min(REST_MAX) };
+    interval.max(rest)
 }
 
 async fn look(shared: &Shared, options: &GcOptions, memory: &mut Memory) -> Result<()> {
     let latest = sample(shared).await?;
     let wanted = beyond_retention(shared, options.retention, latest);
-    if wanted <= memory.collected || shared.runtime().now() < memory.not_before {
+    let since = shared.runtime().now();
+    let (scope, done) = memory.next(since);
+    if wanted <= done || since < memory.not_before {
         return Ok(());
     }
     let holder = shared.next_holder();
@@ -180,19 +207,28 @@ async fn look(shared: &Shared, options: &GcOptions, memory: &mut Memory) -> Resu
         return Ok(());
     }
     let alone = Alone(shared, holder);
-    let since = shared.runtime().now();
     let pace = Pace::share(options.share, since);
     let begun = begun(shared);
-    let round = run(shared, options.retention, pace).await;
+    let round = run(shared, options.retention, pace, scope).await;
     drop(alone);
-    if let Ok(report) = &round {
-        emit_collected(shared, report, begun);
-    }
     let now = shared.runtime().now();
-    memory.not_before = now + rest(options.interval, now.saturating_sub(since));
-    let round = round?;
-    if round.blocked_by.is_none() {
-        memory.collected = round.safe_point;
+    memory.not_before = now + options.interval;
+    if scope == Scope::All {
+        let can_wait = round.as_ref().is_ok_and(|(_, can_wait)| *can_wait);
+        memory.all_not_before = now + rest(options.interval, now.saturating_sub(since), can_wait);
+        if !can_wait {
+            memory.not_before = memory.all_not_before;
+        }
+    }
+    let (report, _) = round?;
+    if scope == Scope::All {
+        emit_collected(shared, &report, begun);
+    }
+    if report.blocked_by.is_none() {
+        memory.dropped = report.safe_point;
+        if scope == Scope::All {
+            memory.collected = report.safe_point;
+        }
     }
     Ok(())
 }
@@ -204,8 +240,10 @@ mod tests {
     #[test]
     fn the_next_round_waits_as_long_as_the_last_one_took_within_bounds() {
         let seconds = Duration::from_secs;
-        let rests = |interval, took| rest(seconds(interval), seconds(took)).as_secs();
-        assert_eq!([rests(60, 1), rests(60, 90), rests(60, 3_600)], [60, 90, 300]);
-        assert_eq!(rests(600, 3_600), 600, "a longer interval is kept");
+        let rests =
+            |interval, took, can_wait| rest(seconds(interval), seconds(took), can_wait).as_secs();
+        assert_eq!([1, 90, 3_600].map(|took| rests(60, took, false)), [60, 90, 300]);
+        assert_eq!([1, 90, 3_600].map(|took| rests(60, took, true)), [60, 810, 1_800]);
+        assert_eq!(rests(600, 3_600, false), 600, "a longer interval is kept");
     }
 }

@@ -38,6 +38,18 @@
 //!   newest acknowledgement is dropped only when no write at or below F is left. Every later
 //!   write is above F, and so above the acknowledged timestamp.
 //!
+//! # Stores that drop superseded versions by themselves
+//!
+//! An embedded store merges its files all the time, and reads every version then. With the floor
+//! raised and the locks swept, a version that another one superseded at or below F is hidden, by
+//! the sentences above. So the store may drop it in a merge
+//! ([`drop_superseded`](bigtable::Table::drop_superseded)), in any order (H79). The newest
+//! write at or below F hides it, and no merge drops that one. A merge is durable at once, whatever
+//! the journal says. So what the sweep has written must be durable before.
+//!
+//! Records whose values lie in `data` stay, because the merge does not delete those values.
+//! Collection drops them, and all else that is left, but looks less often.
+//!
 //! Within a row the oldest versions are dropped first, in one mutation if its size is
 //! reasonable. After a crash in between, newer versions still hide the ones that are left
 //! (H36).
@@ -45,13 +57,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bigtable::{
-    ConditionalMutation, Mutation, PageLimit, RequestSize, Row, RowKey, RowRange, Selection,
-    TimeRange, Timestamp,
+    ConditionalMutation, Mutation, PageLimit, RequestSize, Row, RowKey, RowRange,
+    SUPERSEDED_BYTES_MAX, Selection, TimeRange, Timestamp,
 };
 
 use crate::gc::notifications::collect_notifications;
 use crate::gc::pace::Pace;
 use crate::gc::report::GcCounts;
+use crate::gc::tally::Tally;
 use crate::mutants::{self, off};
 use crate::observe::register::acknowledged;
 use crate::records::layout::{DATA, NOTIFY, ROLLBACK, WRITE};
@@ -78,6 +91,8 @@ struct Version {
     delete: bool,
     /// Whether its value is stored in the family `data`.
     long: bool,
+    /// Whether its record is larger than stores drop by themselves.
+    large: bool,
 }
 
 impl Version {
@@ -85,7 +100,8 @@ impl Version {
         let Write { start_ts, kind, short_value } = Write::decode(&cell.value)?;
         let delete = kind == Kind::Delete;
         let long = !delete && short_value.is_none();
-        Ok(Version { commit_ts: cell.timestamp, start_ts, delete, long })
+        let large = cell.value.len() > SUPERSEDED_BYTES_MAX;
+        Ok(Version { commit_ts: cell.timestamp, start_ts, delete, long, large })
     }
 }
 
@@ -108,19 +124,33 @@ pub(super) struct Bounds {
     schema: Schema,
 }
 
+/// Lets the stores drop versions by themselves that are hidden at the safe point, in all tables.
+pub(super) async fn let_stores_drop(
+    shared: &Shared,
+    safe_point: Timestamp,
+    tally: &mut Tally,
+) -> Result<()> {
+    for name in shared.table_names().await? {
+        let table = shared.table(&name).await?;
+        let drops = table.store().drop_superseded(&WRITE, safe_point, Write::stays_in_merges);
+        tally.kept += u64::from(!drops);
+    }
+    Ok(())
+}
+
 /// Drops the versions that are hidden at the safe point, in all tables.
 pub(super) async fn collect_tables(
     shared: &Shared,
     safe_point: Timestamp,
     pace: &mut Pace,
-    counts: &mut GcCounts,
+    tally: &mut Tally,
 ) -> Result<()> {
     // Read after the safe point was chosen, so it names every observer that a writer below it
     // knew.
     let bounds = Bounds { safe_point, schema: Schema::read(shared.system()).await? };
     for name in shared.table_names().await? {
         let table = shared.table(&name).await?;
-        collect_table(shared, &table, &bounds, pace, counts).await?;
+        collect_table(shared, &table, &bounds, pace, tally).await?;
     }
     Ok(())
 }
@@ -130,14 +160,14 @@ async fn collect_table(
     table: &Table,
     bounds: &Bounds,
     pace: &mut Pace,
-    counts: &mut GcCounts,
+    tally: &mut Tally,
 ) -> Result<()> {
     let below = TimeRange::below(bounds.safe_point);
     let mut select = Selection::default()
         .family(WRITE, TimeRange::up_to(bounds.safe_point), VERSIONS_MAX)
         .family(ROLLBACK, below, u32::MAX);
     if table.notifies_apart() {
-        collect_notifications(shared, table, bounds, pace, counts).await?
+        collect_notifications(shared, table, bounds, pace, &mut tally.counts).await?
     } else {
         select = select.family(NOTIFY, below, u32::MAX)
     }
@@ -146,9 +176,10 @@ async fn collect_table(
     while let Some(range) = left {
         let page = table.store().scan(&range, &select, limit).await?;
         shared.take_turn(page.rows.len()).await;
+        tally.rows += page.rows.len() as u64;
         let mut requests = Vec::new();
         for row in &page.rows {
-            let plan = plan(shared, table, row, bounds, counts).await?;
+            let plan = plan(shared, table, row, bounds, tally).await?;
             requests.extend(drop_first(shared, table, &row.key, plan, pace).await?);
         }
         for result in table.store().check_and_mutate_rows(requests).await {
@@ -197,8 +228,9 @@ async fn plan(
     table: &Table,
     found: &Row,
     bounds: &Bounds,
-    counts: &mut GcCounts,
+    tally: &mut Tally,
 ) -> Result<Plan> {
+    let counts = &mut tally.counts;
     let mut plan = Plan::default();
     let columns = committed(shared, table, found, bounds).await?;
     let clean = clean_columns(shared, table, found, &columns, bounds).await?;
@@ -211,11 +243,13 @@ async fn plan(
         let cell = of.as_ref().unwrap_or(column);
         // Keep an acknowledgement column whose name does not parse.
         let kept = living.contains(cell) || (column.is_ack() && of.is_none());
-        if kept && !off(mutants::GC_DROPS_NEWEST) {
-            plan.drop_versions(column, cell, &versions[1..], counts);
-        } else {
-            plan.drop_versions(column, cell, versions, counts);
+        let dropped =
+            if kept && !off(mutants::GC_DROPS_NEWEST) { &versions[1..] } else { versions };
+        plan.drop_versions(column, cell, dropped, counts);
+        tally.large += dropped.iter().filter(|version| version.large).count() as u64;
+        if dropped.len() == versions.len() {
             counts.acknowledgements += u64::from(of.is_some());
+            tally.gone += 1;
         }
     }
     plan.drop_hints(found, &clean, counts);

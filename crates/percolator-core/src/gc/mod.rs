@@ -15,7 +15,7 @@
 //!
 //! `collection` holds a client's memory of all this. `registration` is the record of a client
 //! that reads the past. `samples` translates a time into a timestamp. `report` says what a
-//! round did. `slot` holds the background task.
+//! round did, and `tally` when the next one begins. `slot` holds the background task.
 //!
 //! Invariants:
 //!
@@ -43,4 +43,5 @@ pub(crate) mod safe_point;
 pub(crate) mod samples;
 pub(crate) mod slot;
 mod sweep;
+mod tally;
 pub(crate) mod unfenced;

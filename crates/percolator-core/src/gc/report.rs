@@ -33,7 +33,8 @@ counts! {
     locks,
     /// Cells from which something was dropped.
     cells,
-    /// Committed versions that were dropped.
+    /// Committed versions that were dropped. The round does not count versions that the store
+    /// dropped by itself.
     writes,
     /// Long values among them, which were stored outside of the write record.
     values,
@@ -65,7 +66,7 @@ pub struct GcReport {
     pub counts: GcCounts,
 }
 
-/// The last round of garbage collection, as recorded in the store.
+/// The last round of garbage collection that read all tables, as recorded in the store.
 ///
 /// See [`Client::gc_status`](crate::Client::gc_status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bigtable::Timestamp;
 
 use crate::Result;
-use crate::gc::collect::collect_tables;
+use crate::gc::collect::{collect_tables, let_stores_drop};
 use crate::gc::pace::Pace;
 use crate::gc::readers::{Lapsed, oldest_readers};
 use crate::gc::report::{GcCounts, GcReport, GcStatus, LastRound, OldestReader};
@@ -17,6 +17,7 @@ use crate::gc::safe_point::{
     beyond_retention, last_round, recall, sample, store_round, wait_for_retention,
 };
 use crate::gc::sweep::sweep_locks;
+use crate::gc::tally::Tally;
 use crate::gc::unfenced::{
     check_retention, learn_longest_life, raise_safe_point, safe_point, store_swept,
 };
@@ -32,7 +33,7 @@ pub(crate) async fn gc(shared: &Shared, retention: Duration) -> Result<GcReport>
     sample(shared).await?;
     wait_for_retention(shared, retention).await?;
     let begun = begun(shared);
-    let report = run(shared, retention, Pace::full()).await?;
+    let (report, _) = run(shared, retention, Pace::full(), Scope::All).await?;
     emit_collected(shared, &report, begun);
     Ok(report)
 }
@@ -84,7 +85,23 @@ async fn status(
     Ok(GcStatus { safe_point, latest, next, readers, last })
 }
 
-pub(super) async fn run(shared: &Shared, retention: Duration, mut pace: Pace) -> Result<GcReport> {
+/// How much a round does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The stores may drop more by themselves. The round reads only locks.
+    InMerges,
+    /// The round also reads all tables, and drops what the stores do not.
+    All,
+}
+
+/// Runs a round. Also returns whether the next one that reads all tables can wait for longer than
+/// usual.
+pub(super) async fn run(
+    shared: &Shared,
+    retention: Duration,
+    mut pace: Pace,
+    scope: Scope,
+) -> Result<(GcReport, bool)> {
     learn_longest_life(shared).await?;
     check_retention(shared, retention)?;
     let announced = announce(shared, retention).await?;
@@ -93,20 +110,32 @@ pub(super) async fn run(shared: &Shared, retention: Duration, mut pace: Pace) ->
     let collected = last.map_or(Timestamp::ZERO, |last| last.collected);
     let mut report = GcReport { safe_point, blocked_by: None, counts: GcCounts::default() };
     if safe_point <= collected {
-        return Ok(report);
+        return Ok((report, false));
     }
     let store = &shared.services().store;
     raise_safe_point(shared, safe_point).await?;
-    let counts = &mut report.counts;
+    let mut tally = Tally::default();
     if !off(mutants::GC_BEFORE_LOCKS) {
+        let counts = &mut tally.counts;
         report.blocked_by = sweep_locks(shared, safe_point, &mut pace, counts).await?;
     }
     let blocked = report.blocked_by.is_some();
     if !blocked {
         store_swept(shared, safe_point).await?;
-        collect_tables(shared, safe_point, &mut pace, counts).await?;
+        if !off(mutants::DROPPED_BEFORE_SYNC) {
+            // A merge must not outlive what the sweep has written (H79).
+            store.sync().await?;
+        }
+        let_stores_drop(shared, safe_point, &mut tally).await?;
+        if scope == Scope::All {
+            collect_tables(shared, safe_point, &mut pace, &mut tally).await?;
+        }
     }
-    let counts = report.counts;
+    if scope == Scope::InMerges {
+        return Ok((report, !blocked));
+    }
+    let counts = tally.counts;
+    report.counts = counts;
     let collected = if blocked { collected } else { safe_point };
     let wall_ms = shared.runtime().wall_ms();
     store_round(shared, &LastRound { wall_ms, safe_point, collected, blocked, counts }).await?;
@@ -117,7 +146,7 @@ pub(super) async fn run(shared: &Shared, retention: Duration, mut pace: Pace) ->
     if counts.dropped() {
         store.reclaim().await?;
     }
-    Ok(report)
+    Ok((report, !blocked && tally.can_wait()))
 }
 
 /// On a store without a floor: stores how far this round may go, before it reads any

@@ -52,6 +52,12 @@ impl Write {
         header(record).is_some_and(|(_, flags)| flags == 0)
     }
 
+    /// Whether only collection may drop the record: its value lies in `data`, or the record is
+    /// damaged and somebody has to report it.
+    pub(crate) fn stays_in_merges(record: &[u8]) -> bool {
+        header(record).is_none_or(|(_, flags)| flags == 0)
+    }
+
     /// Works like [`Write::decode`], but consumes the bytes. That saves a second handle, which
     /// would be an allocation.
     pub(crate) fn of(mut value: Bytes) -> Result<Self> {

@@ -12,6 +12,7 @@ mod events;
 mod faults;
 mod finish;
 mod gc;
+mod gc_merges;
 mod gc_observed;
 mod hazards;
 mod hinted;

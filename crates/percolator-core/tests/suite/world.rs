@@ -67,6 +67,16 @@ pub(crate) fn run_in_process<T>(test: impl AsyncFnOnce(World) -> T) -> T {
     run_over(Arc::new(bigtable::MemoryStore::new()), 1, test)
 }
 
+/// Runs a test over a store that drops superseded versions as soon as it may.
+pub(crate) fn run_dropping<T>(test: impl AsyncFnOnce(World) -> T) -> T {
+    run_over(Arc::new(bigtable::MemoryStore::new().dropping_superseded()), 1, test)
+}
+
+/// Runs a test over this store.
+pub(crate) fn run_on<T>(store: Arc<dyn Store>, test: impl AsyncFnOnce(World) -> T) -> T {
+    run_over(store, 1, test)
+}
+
 /// Runs a test over a store without a floor, whose requests live for at most `life`.
 pub(crate) fn run_unfenced<T>(life: Duration, test: impl AsyncFnOnce(World) -> T) -> T {
     run_over(Arc::new(bigtable::MemoryStore::new().without_floors(life)), 1, test)

@@ -2,7 +2,7 @@
 //! key, and the packs in the history. A pack holds several versions (`layout/pack.rs`).
 //!
 //! A newer version is put before the others under the column's own key. If the pack has no
-//! room, it moves to the history unchanged, and the newer version starts a new pack. So a
+//! room, it moves to the history, and the newer version starts a new pack. So a
 //! write costs one insert, and one more for each full pack. Every other change decodes packs
 //! and encodes them again. Such changes are rare, or they delete many versions at once.
 //!
@@ -53,7 +53,8 @@ impl<'a> Draft<'a, '_> {
         } else if current.has_room(group.bounds, count, value) {
             self.replace(own, key, current.with_newer(timestamp, value));
         } else {
-            self.put(history, Slice::new(&column.at(oldest)), Some(current.into_stored()));
+            let superseded = current.into_superseded(timestamp)?;
+            self.put(history, Slice::new(&column.at(oldest)), Some(superseded));
             self.replace(own, key, Pack::encode(&[(timestamp, value)], true));
         }
         Ok(())
@@ -196,7 +197,10 @@ impl<'a> Draft<'a, '_> {
                     if put.as_ref() != Some(&key) {
                         changes.push((key, None));
                     }
-                    changes.extend(put.map(|key| (key, Some(Pack::encode(&left, false)))));
+                    if let Some(put) = put {
+                        let by = pack.superseded_by()?;
+                        changes.push((put, Some(Pack::encode_old(&left, by)?)));
+                    }
                 }
             } else {
                 changes.push((key, None));
