@@ -263,7 +263,7 @@ impl All {
     fn upkeep(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let (recorder, stats) = (&self.app.recorder, self.app.db.stats());
         let rounds = read(&recorder.counters.gc_rounds);
-        total(out, "gc_rounds", "Rounds of garbage collection", rounds)?;
+        total(out, "gc_rounds", "Rounds of garbage collection that read all tables", rounds)?;
         let collected = recorder.collected.sums();
         let collected = collected.into_iter().map(|(kind, n)| (labels([("kind", kind)]), n));
         let help = "Locks resolved, cells and records dropped by garbage collection";

@@ -168,7 +168,7 @@ pub enum Event<'a> {
         /// The last error.
         error: &'a str,
     },
-    /// A round of garbage collection has ended.
+    /// A round of garbage collection that read all tables has ended.
     Collected {
         /// The counts of the round.
         report: &'a GcReport,

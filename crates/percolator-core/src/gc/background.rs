@@ -123,6 +123,8 @@ struct Memory {
     collected: Timestamp,
     /// Up to which timestamp the stores may drop versions by themselves.
     dropped: Timestamp,
+    /// The locks that rounds have resolved since the last one that read all tables.
+    locks: u64,
     /// When the next round may begin.
     not_before: Duration,
     /// When the next round may begin that reads all tables.
@@ -133,9 +135,9 @@ impl Memory {
     /// The scope of a round that begins now, and up to which timestamp nothing is left for it.
     fn next(&self, now: Duration) -> (Scope, Timestamp) {
         if now < self.all_not_before {
-            (Scope::InMerges, self.dropped)
+            (Scope::InMerges(self.dropped), self.dropped)
         } else {
-            (Scope::All, self.collected)
+            (Scope::All(self.locks), self.collected)
         }
     }
 }
@@ -183,11 +185,12 @@ async fn keep_collecting(shared: &Shared, options: &GcOptions) {
     }
 }
 
-/// The time from the end of a round that took `took` to the next round.
+/// The time from the end of a round that read all tables, and took `took`, to the next such
+/// round.
 ///
-/// A round reads the whole store, however little there is to drop. In a large store, rounds that
-/// follow each other without a rest would find little each. The rest is bounded, so that rounds
-/// keep up with many overwritten versions. It is long if stores drop nearly all of these by
+/// Such a round reads the whole store, however little there is to drop. In a large store, rounds
+/// that follow each other without a rest would find little each. The rest is bounded, so that
+/// rounds keep up with many overwritten versions. It is long if stores drop nearly all of these by
 /// themselves.
 fn rest(interval: Duration, took: Duration, can_wait: bool) -> Duration {
     let rest = if can_wait { (took * LONG_REST).min(LONG_REST_MAX) } else { took.min(REST_MAX) };
@@ -213,7 +216,8 @@ async fn look(shared: &Shared, options: &GcOptions, memory: &mut Memory) -> Resu
     drop(alone);
     let now = shared.runtime().now();
     memory.not_before = now + options.interval;
-    if scope == Scope::All {
+    let reads_all = matches!(scope, Scope::All(_));
+    if reads_all {
         let can_wait = round.as_ref().is_ok_and(|(_, can_wait)| *can_wait);
         memory.all_not_before = now + rest(options.interval, now.saturating_sub(since), can_wait);
         if !can_wait {
@@ -221,14 +225,17 @@ async fn look(shared: &Shared, options: &GcOptions, memory: &mut Memory) -> Resu
         }
     }
     let (report, _) = round?;
-    if scope == Scope::All {
-        emit_collected(shared, &report, begun);
-    }
     if report.blocked_by.is_none() {
         memory.dropped = report.safe_point;
-        if scope == Scope::All {
-            memory.collected = report.safe_point;
-        }
+    }
+    if !reads_all {
+        memory.locks += report.counts.locks;
+        return Ok(());
+    }
+    memory.locks = 0;
+    emit_collected(shared, &report, begun);
+    if report.blocked_by.is_none() {
+        memory.collected = report.safe_point;
     }
     Ok(())
 }

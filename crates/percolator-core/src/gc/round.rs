@@ -33,7 +33,7 @@ pub(crate) async fn gc(shared: &Shared, retention: Duration) -> Result<GcReport>
     sample(shared).await?;
     wait_for_retention(shared, retention).await?;
     let begun = begun(shared);
-    let (report, _) = run(shared, retention, Pace::full(), Scope::All).await?;
+    let (report, _) = run(shared, retention, Pace::full(), Scope::All(0)).await?;
     emit_collected(shared, &report, begun);
     Ok(report)
 }
@@ -88,10 +88,12 @@ async fn status(
 /// How much a round does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// The stores may drop more by themselves. The round reads only locks.
-    InMerges,
-    /// The round also reads all tables, and drops what the stores do not.
-    All,
+    /// The stores may drop more by themselves, if the safe point is above this timestamp. The round
+    /// reads only locks.
+    InMerges(Timestamp),
+    /// The round also reads all tables, and drops what the stores do not. Shorter rounds before it
+    /// have resolved so many locks.
+    All(u64),
 }
 
 /// Runs a round. Also returns whether the next one that reads all tables can wait for longer than
@@ -109,12 +111,17 @@ pub(super) async fn run(
     let safe_point = next.min(announced);
     let collected = last.map_or(Timestamp::ZERO, |last| last.collected);
     let mut report = GcReport { safe_point, blocked_by: None, counts: GcCounts::default() };
-    if safe_point <= collected {
+    let (done, locks) = match scope {
+        Scope::InMerges(dropped) => (collected.max(dropped), 0),
+        Scope::All(locks) => (collected, locks),
+    };
+    if safe_point <= done {
         return Ok((report, false));
     }
     let store = &shared.services().store;
     raise_safe_point(shared, safe_point).await?;
     let mut tally = Tally::default();
+    tally.counts.locks = locks;
     if !off(mutants::GC_BEFORE_LOCKS) {
         let counts = &mut tally.counts;
         report.blocked_by = sweep_locks(shared, safe_point, &mut pace, counts).await?;
@@ -127,15 +134,19 @@ pub(super) async fn run(
             store.sync().await?;
         }
         let_stores_drop(shared, safe_point, &mut tally).await?;
-        if scope == Scope::All {
+        if let Scope::All(_) = scope {
             collect_tables(shared, safe_point, &mut pace, &mut tally).await?;
         }
     }
-    if scope == Scope::InMerges {
-        return Ok((report, !blocked));
-    }
     let counts = tally.counts;
     report.counts = counts;
+    if let Scope::InMerges(_) = scope {
+        tracing::debug!(
+            target: "percolator::gc", event = "gc_short_round", safe_point = safe_point.as_u64(),
+            blocked, ?counts, "the store may drop more versions by itself"
+        );
+        return Ok((report, !blocked));
+    }
     let collected = if blocked { collected } else { safe_point };
     let wall_ms = shared.runtime().wall_ms();
     store_round(shared, &LastRound { wall_ms, safe_point, collected, blocked, counts }).await?;
