@@ -12,7 +12,7 @@ mod data;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
     tables: Mutex<BTreeMap<String, Arc<MemoryTable>>>,
     ungrouped: bool,
+    drops_superseded: bool,
     /// The longest life of a request, in a store without a floor.
     request_life_max: Option<Duration>,
 }
@@ -92,8 +93,7 @@ impl MemoryStore {
     ///
     /// See [`Table::drop_superseded`] for an example.
     pub fn dropping_superseded(self) -> Self {
-        self.shared.drops_superseded.store(true, Ordering::Relaxed);
-        self
+        MemoryStore { drops_superseded: true, ..self }
     }
 
     /// The same store, but it refuses requests beyond these limits. Tests and simulations use
@@ -105,9 +105,7 @@ impl MemoryStore {
     /// assert_eq!(MemoryStore::new().with_limits(limits).limits(), limits);
     /// ```
     pub fn with_limits(self, limits: Limits) -> Self {
-        let drops_superseded = self.shared.drops_superseded.load(Ordering::Relaxed).into();
-        let shared = Shared { limits, drops_superseded, ..Shared::default() };
-        MemoryStore { shared: Arc::new(shared), ..self }
+        MemoryStore { shared: Arc::new(Shared { limits, ..Shared::default() }), ..self }
     }
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTable>>> {
@@ -224,6 +222,7 @@ impl Store for MemoryStore {
             name: name.to_owned(),
             schema: schema.clone(),
             gauges: self.shared.gauges(schema)?,
+            drops_superseded: self.drops_superseded,
             shared: self.shared.clone(),
             data: RwLock::new(Data::new(schema)),
         });
@@ -289,7 +288,6 @@ impl Store for MemoryStore {
 #[derive(Debug, Default)]
 struct Shared {
     limits: Limits,
-    drops_superseded: AtomicBool,
     floor: AtomicU64,
     groups: Mutex<BTreeMap<String, (LocalityGroup, Arc<Gauge>)>>,
 }
@@ -374,6 +372,7 @@ struct MemoryTable {
     schema: TableSchema,
     /// The gauge of each locality group, in the schema's order.
     gauges: Vec<Arc<Gauge>>,
+    drops_superseded: bool,
     shared: Arc<Shared>,
     data: RwLock<Data>,
 }
@@ -429,12 +428,12 @@ impl Table for MemoryTable {
     }
 
     fn drop_superseded(&self, family: &Family, up_to: Timestamp, keep: fn(&[u8]) -> bool) -> bool {
-        let drops = self.shared.drops_superseded.load(Ordering::Relaxed);
-        // A bounded group counts its cells.
-        let has = |group: &&LocalityGroup| group.families.iter().any(|of| of.family == *family);
-        let group = self.schema.groups.iter().find(has);
-        let drops =
-            drops && group.is_some_and(|group| !matches!(group.layout, Layout::InMemory(_)));
+        // A bounded group counts its cells, so nothing is dropped from one.
+        let holds = |group: &LocalityGroup| {
+            let unbounded = !matches!(group.layout, Layout::InMemory(_));
+            unbounded && group.families.iter().any(|of| of.family == *family)
+        };
+        let drops = self.drops_superseded && self.schema.groups.iter().any(holds);
         if drops {
             self.write().drop_superseded(family, up_to.min(self.shared.floor()), keep);
         }

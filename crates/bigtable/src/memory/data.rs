@@ -184,9 +184,7 @@ impl Data {
             }
         }
     }
-}
 
-impl Data {
     /// Drops the versions of a family that newer versions superseded at or before `up_to`.
     pub(super) fn drop_superseded(
         &mut self,
@@ -194,13 +192,14 @@ impl Data {
         up_to: Timestamp,
         keep: fn(&[u8]) -> bool,
     ) {
-        let Some(data) = self.families.iter_mut().find(|data| data.family == *family) else {
-            return;
-        };
-        for versions in data.rows.values_mut().flat_map(|columns| columns.0.values_mut()) {
-            let known = versions.0.partition_point(|(timestamp, _)| *timestamp <= up_to);
-            let newest = versions.0[..known].last().map(|(timestamp, _)| *timestamp);
-            versions.0.retain(|(at, value)| newest.is_none_or(|n| *at >= n) || keep(value));
+        let position = self.position(family);
+        let rows = self.families[position].rows.values_mut();
+        for Versions(versions) in rows.flat_map(|columns| columns.0.values_mut()) {
+            let known = versions.partition_point(|(timestamp, _)| *timestamp <= up_to);
+            if let Some((newest, _)) = versions[..known].last() {
+                let newest = *newest;
+                versions.retain(|(timestamp, value)| *timestamp >= newest || keep(value));
+            }
         }
     }
 }
