@@ -220,7 +220,7 @@ impl Pack {
 
     /// The pack as an entry of the history, superseded by the version of this timestamp.
     pub(crate) fn into_superseded(self, by: Timestamp) -> Result<Slice, Fault> {
-        if self.last()?.long {
+        if self.walk()?.1.long {
             return Ok(self.stored);
         }
         let mut bytes: SmallVec<[u8; BYTES_INLINE]> =
@@ -232,7 +232,7 @@ impl Pack {
 
     /// The timestamp of the version that superseded the pack, if the pack names it.
     pub(crate) fn superseded_by(&self) -> Result<Option<Timestamp>, Fault> {
-        match self.last()?.end {
+        match self.walk()?.1.end {
             end if end == self.stored.len() => Ok(None),
             end => match Place::at(&self.stored, end)?.timestamp {
                 by if by > self.newest.timestamp => Ok(Some(by)),
@@ -241,13 +241,13 @@ impl Pack {
         }
     }
 
-    /// The place of the oldest version.
-    fn last(&self) -> Result<Place, Fault> {
-        let mut last = self.newest;
-        while let Some(next) = self.after(last)? {
-            last = next;
+    /// The number of versions, and the place of the oldest.
+    fn walk(&self) -> Result<(usize, Place), Fault> {
+        let (mut place, mut count) = (self.newest, 1);
+        while let Some(next) = self.after(place)? {
+            (place, count) = (next, count + 1);
         }
-        Ok(last)
+        Ok((count, place))
     }
 
     /// Whether the column has more versions than the newest, or may have. Meaningful only under
@@ -258,11 +258,7 @@ impl Pack {
 
     /// The number of versions, and the timestamp of the oldest.
     pub(crate) fn extent(&self) -> Result<(usize, Timestamp), Fault> {
-        let (mut place, mut count) = (self.newest, 1);
-        while let Some(next) = self.after(place)? {
-            (place, count) = (next, count + 1);
-        }
-        Ok((count, place.timestamp))
+        self.walk().map(|(count, oldest)| (count, oldest.timestamp))
     }
 
     /// All versions.
@@ -362,7 +358,7 @@ pub fn check(bytes: &[u8]) {
     let Ok(stamped) = again.into_superseded(by).and_then(Pack::decode) else { return };
     let same = stamped.versions().expect("its versions are in order")[..] == versions[..];
     assert!(same && stamped.newest() == newest, "the stamp became a version");
-    if newest < by && !stamped.last().expect("it was walked over").long {
+    if newest < by && !stamped.walk().expect("it was walked over").1.long {
         assert_eq!(stamped.superseded_by().expect("it is newer"), Some(by));
     }
 }

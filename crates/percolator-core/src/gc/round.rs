@@ -145,7 +145,7 @@ pub(super) async fn run(
             target: "percolator::gc", event = "gc_short_round", safe_point = safe_point.as_u64(),
             blocked, ?counts, "the store may drop more versions by itself"
         );
-        return Ok((report, !blocked));
+        return Ok((report, false));
     }
     let collected = if blocked { collected } else { safe_point };
     let wall_ms = shared.runtime().wall_ms();
