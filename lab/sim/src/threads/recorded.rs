@@ -4,7 +4,7 @@
 //! once the store has answered it, in no particular order. So the checks must not depend on an
 //! order of mutations.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant, SystemTime};
 use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::sync::locked;
 use bigtable::{
-    CommitRows, ConditionalMutation, Error, Mutation, RowKey, RowsOutcome, Store, Table, TimeRange,
-    Timestamp,
+    CommitRows, ConditionalMutation, Error, Family, Mutation, RowKey, RowsOutcome, Store, Table,
+    TimeRange, Timestamp,
 };
 use futures::future::BoxFuture;
 use percolator_core::{Oracle, Result, Runtime, Stamp, async_trait};
 use tokio::runtime::Handle;
 
 use crate::history::{Cell, Finding, Record, Run, Txn};
-use crate::names::{ROLLBACK, WRITE, cell};
+use crate::names::{ROLLBACK, WRITE, cell, table_number};
 use crate::oracle_layer::OracleLayer;
 use crate::random::Rng;
 use crate::recording::Recorder;
@@ -47,6 +47,10 @@ pub(super) struct Noted {
     pub(super) tombs: Vec<(Cell, Timestamp)>,
     /// The cells whose records were dropped, with the time range of each deletion.
     dropped: Vec<(Cell, TimeRange)>,
+    /// The newest timestamp up to which the store may drop superseded records by itself, by table.
+    droppable: BTreeMap<u8, Timestamp>,
+    /// The records whose values lie in `data`. The store must not drop these by itself.
+    apart: BTreeSet<(Cell, Timestamp)>,
     pub(super) findings: Vec<Finding>,
     /// Reads and commits that were refused because garbage collection had overtaken them.
     pub(super) too_old: u64,
@@ -108,7 +112,12 @@ impl Events {
                         noted.tombs.push((cell, *timestamp));
                     } else if *family == WRITE {
                         match Record::decode(cell, *timestamp, value) {
-                            Some(record) => noted.records.push(record),
+                            Some(record) => {
+                                if lies_apart(value) {
+                                    noted.apart.insert((cell, record.start_ts));
+                                }
+                                noted.records.push(record);
+                            }
                             None => {
                                 let facts = format!("{cell:?} at {timestamp}: {value:?}");
                                 noted.findings.push(Finding { property: "records", facts });
@@ -135,6 +144,26 @@ impl Noted {
         };
         self.dropped.iter().flat_map(of).collect()
     }
+
+    /// Returns the records that the store may have dropped by itself: a newer record of the cell
+    /// is at or below the timestamp that collection named, and the value is in the record.
+    pub(super) fn droppable(&self) -> BTreeSet<(Cell, Timestamp)> {
+        let mut records: Vec<_> = self.records.iter().collect();
+        records.sort_by_key(|record| (record.cell, record.commit_ts));
+        let superseded = records.iter().zip(records.iter().skip(1)).filter(|(older, newer)| {
+            let up_to = self.droppable.get(&older.cell.table);
+            older.cell == newer.cell && up_to.is_some_and(|up_to| newer.commit_ts <= *up_to)
+        });
+        let known = superseded.map(|(older, _)| (older.cell, older.start_ts));
+        known.filter(|known| !self.apart.contains(known)).collect()
+    }
+}
+
+/// Whether a write record is neither a delete nor holds its value itself.
+fn lies_apart(record: &[u8]) -> bool {
+    const DELETE: u8 = 1;
+    const SHORT_VALUE: u8 = 2;
+    record.get(8).is_some_and(|flags| flags & (DELETE | SHORT_VALUE) == 0)
 }
 
 /// A store whose mutations are recorded.
@@ -202,6 +231,16 @@ impl RecordedTable {
 impl TableLayer for RecordedTable {
     fn inner(&self) -> &dyn Table {
         &*self.inner
+    }
+
+    fn drop_superseded(&self, family: &Family, up_to: Timestamp, keep: fn(&[u8]) -> bool) -> bool {
+        let table = table_number(self.inner.name().as_bytes());
+        if let Some(table) = table.filter(|_| *family == WRITE) {
+            let mut noted = self.events.noted();
+            let known = noted.droppable.entry(table).or_insert(up_to);
+            *known = up_to.max(*known);
+        }
+        self.inner.drop_superseded(family, up_to, keep)
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> bigtable::Result<bool> {
@@ -284,5 +323,25 @@ impl Runtime for Threads {
     fn random(&self) -> u64 {
         let drawn = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         Rng::new(drawn).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_may_drop_what_a_record_below_the_safe_point_superseded() {
+        let ts = |time| Timestamp::new(time).unwrap();
+        let at = |table| Cell { table, row: 0, column: 0 };
+        let mut noted = Noted { droppable: [(0, ts(30))].into(), ..Noted::default() };
+        // The order of the records says nothing. Table 1 was not named.
+        for (table, commit_ts) in [(0, 40), (0, 10), (0, 30), (0, 20), (1, 10), (1, 20)] {
+            let (commit_ts, start_ts) = (ts(commit_ts), ts(commit_ts - 1));
+            noted.records.push(Record { cell: at(table), commit_ts, start_ts, delete: false });
+        }
+        assert_eq!(noted.droppable(), [(at(0), ts(9)), (at(0), ts(19))].into());
+        noted.apart.insert((at(0), ts(9)));
+        assert_eq!(noted.droppable(), [(at(0), ts(19))].into());
     }
 }
