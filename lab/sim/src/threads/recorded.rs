@@ -145,8 +145,8 @@ impl Noted {
         self.dropped.iter().flat_map(of).collect()
     }
 
-    /// Returns the records that the store may have dropped by itself: a newer record of the cell
-    /// is at or below the timestamp that collection named, and the value is in the record.
+    /// Returns the records that the store may have dropped by itself. A newer record of the cell is
+    /// at or below the timestamp that collection named, and the value is in the record.
     pub(super) fn droppable(&self) -> BTreeSet<(Cell, Timestamp)> {
         let mut records: Vec<_> = self.records.iter().collect();
         records.sort_by_key(|record| (record.cell, record.commit_ts));
