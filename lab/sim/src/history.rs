@@ -9,6 +9,7 @@ use std::time::Duration;
 use bigtable::Timestamp;
 
 use crate::names::ACK;
+use crate::write_record::Header;
 
 /// A cell, by small numbers that sort as its names do: table, then row, then column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,9 +97,8 @@ pub struct Record {
 impl Record {
     /// Decodes a write record: the start timestamp that it points at, then its flags.
     pub(crate) fn decode(cell: Cell, commit_ts: Timestamp, value: &[u8]) -> Option<Record> {
-        let (start_ts, flags) = value.split_first_chunk::<8>()?;
-        let start_ts = Timestamp::new(u64::from_be_bytes(*start_ts))?;
-        Some(Record { cell, commit_ts, start_ts, delete: flags.first()? & 1 != 0 })
+        let Header { start_ts, delete, .. } = Header::of(value)?;
+        Some(Record { cell, commit_ts, start_ts, delete })
     }
 }
 

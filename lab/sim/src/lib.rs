@@ -59,6 +59,7 @@ mod transport;
 mod watching;
 mod workload;
 mod world;
+mod write_record;
 
 pub mod check;
 pub mod crash_points;

@@ -1,7 +1,7 @@
 //! Reads a store directly, past the client: its records, tombs, locks and notifications. It
 //! also audits them by themselves.
 //!
-//! The module decodes records with code of its own, so that a mistake in the client's decoding
+//! It decodes records with code of the simulation, so that a mistake in the client's decoding
 //! shows.
 
 use std::collections::BTreeSet;
@@ -15,6 +15,7 @@ use super::findings::report;
 use super::property;
 use crate::history::Finding;
 use crate::names::NOTIFY_TABLE;
+use crate::write_record::{HEADER_BYTES, Header};
 
 /// The family of long values.
 pub const DATA: Family = Family::from_static("data");
@@ -28,9 +29,6 @@ pub const ROLLBACK: Family = Family::from_static("rollback");
 pub const NOTIFY: Family = Family::from_static("notify");
 
 const FAMILIES: [Family; 5] = [NOTIFY, DATA, LOCK, WRITE, ROLLBACK];
-
-const DELETE: u8 = 1;
-const SHORT_VALUE: u8 = 2;
 
 /// A cell of the application, by its names in the store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,21 +161,16 @@ impl Dump {
 }
 
 fn record(cell: RawCell, row: &bigtable::Row, found: &bigtable::Cell) -> Result<RawRecord> {
-    let parsed = (|| {
-        let (pointer, rest) = found.value.split_first_chunk::<8>()?;
-        Some((Timestamp::new(u64::from_be_bytes(*pointer))?, *rest.first()?))
-    })();
-    let Some((start_ts, flags)) = parsed else {
+    let Some(Header { start_ts, delete, short_value }) = Header::of(&found.value) else {
         return Err(bigtable::Error::invalid(format!("a damaged write record of {cell:?}")));
     };
     let long = || {
         let versions = row.versions(&DATA, &cell.column);
         versions.iter().find(|data| data.timestamp == start_ts).map(|data| data.value.clone())
     };
-    let delete = flags & DELETE != 0;
-    let value = match (delete, flags & SHORT_VALUE != 0) {
+    let value = match (delete, short_value) {
         (true, _) => None,
-        (false, true) => Some(found.value.slice(9..)),
+        (false, true) => Some(found.value.slice(HEADER_BYTES..)),
         (false, false) => long(),
     };
     Ok(RawRecord { cell, commit_ts: found.timestamp, start_ts, delete, value })

@@ -336,7 +336,7 @@ mod tests {
             judge(noted.clone(), &dump).findings
         );
         assert!(!noted.records.is_empty() && !noted.runs.is_empty(), "nothing happened");
-        // The newest record of a cell is missing in the store.
+        // The records of the newest commit are missing in the store.
         let mut less = dump.clone();
         let newest = less.records.iter().map(|record| record.commit_ts).max();
         less.records.retain(|record| Some(record.commit_ts) != newest);

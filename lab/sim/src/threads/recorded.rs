@@ -25,6 +25,7 @@ use crate::names::{ROLLBACK, WRITE, cell, table_number};
 use crate::oracle_layer::OracleLayer;
 use crate::random::Rng;
 use crate::recording::Recorder;
+use crate::write_record::Header;
 
 /// The events of a run.
 #[derive(Debug, Default)]
@@ -48,7 +49,7 @@ pub(super) struct Noted {
     /// The cells whose records were dropped, with the time range of each deletion.
     dropped: Vec<(Cell, TimeRange)>,
     /// The newest timestamp up to which the store may drop superseded records by itself, by table.
-    droppable: BTreeMap<u8, Timestamp>,
+    drops_up_to: BTreeMap<u8, Timestamp>,
     /// The records whose values lie in `data`. The store must not drop these by itself.
     apart: BTreeSet<(Cell, Timestamp)>,
     pub(super) findings: Vec<Finding>,
@@ -113,9 +114,8 @@ impl Events {
                     } else if *family == WRITE {
                         match Record::decode(cell, *timestamp, value) {
                             Some(record) => {
-                                if lies_apart(value) {
-                                    noted.apart.insert((cell, record.start_ts));
-                                }
+                                let apart = Header::of(value).filter(Header::lies_apart);
+                                noted.apart.extend(apart.map(|of| (cell, of.start_ts)));
                                 noted.records.push(record);
                             }
                             None => {
@@ -151,19 +151,12 @@ impl Noted {
         let mut records: Vec<_> = self.records.iter().collect();
         records.sort_by_key(|record| (record.cell, record.commit_ts));
         let superseded = records.iter().zip(records.iter().skip(1)).filter(|(older, newer)| {
-            let up_to = self.droppable.get(&older.cell.table);
+            let up_to = self.drops_up_to.get(&older.cell.table);
             older.cell == newer.cell && up_to.is_some_and(|up_to| newer.commit_ts <= *up_to)
         });
         let known = superseded.map(|(older, _)| (older.cell, older.start_ts));
         known.filter(|known| !self.apart.contains(known)).collect()
     }
-}
-
-/// Whether a write record is neither a delete nor holds its value itself.
-fn lies_apart(record: &[u8]) -> bool {
-    const DELETE: u8 = 1;
-    const SHORT_VALUE: u8 = 2;
-    record.get(8).is_some_and(|flags| flags & (DELETE | SHORT_VALUE) == 0)
 }
 
 /// A store whose mutations are recorded.
@@ -237,7 +230,7 @@ impl TableLayer for RecordedTable {
         let table = table_number(self.inner.name().as_bytes());
         if let Some(table) = table.filter(|_| *family == WRITE) {
             let mut noted = self.events.noted();
-            let known = noted.droppable.entry(table).or_insert(up_to);
+            let known = noted.drops_up_to.entry(table).or_insert(up_to);
             *known = up_to.max(*known);
         }
         self.inner.drop_superseded(family, up_to, keep)
@@ -334,7 +327,7 @@ mod tests {
     fn a_store_may_drop_what_a_record_below_the_safe_point_superseded() {
         let ts = |time| Timestamp::new(time).unwrap();
         let at = |table| Cell { table, row: 0, column: 0 };
-        let mut noted = Noted { droppable: [(0, ts(30))].into(), ..Noted::default() };
+        let mut noted = Noted { drops_up_to: [(0, ts(30))].into(), ..Noted::default() };
         // The order of the records says nothing. Table 1 was not named.
         for (table, commit_ts) in [(0, 40), (0, 10), (0, 30), (0, 20), (1, 10), (1, 20)] {
             let (commit_ts, start_ts) = (ts(commit_ts), ts(commit_ts - 1));
