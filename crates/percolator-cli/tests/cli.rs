@@ -203,8 +203,10 @@ fn figure_4_a_transfer() {
     assert_eq!(shell.cell("Bob"), BOB_AFTER);
     assert_eq!(shell.cell("Joe"), JOE_AFTER);
     shell.run(&["set", "Bob", "bal", "$4"]).with(0);
-    let newest = shell.run(&["cell", "Bob", "bal"]).with(0);
-    assert!(newest.stderr.starts_with("2 older timestamps"), "{}", newest.stderr);
+    for form in [&[][..], &["--json"]] {
+        let newest = shell.run(&[&["cell", "Bob", "bal"], form].concat()).with(0);
+        assert!(newest.stderr.starts_with("2 older timestamps"), "{}", newest.stderr);
+    }
     shell.run(&["cell", "Ann", "bal"]).refused(1, "Ann/bal was never written", "percolator scan");
 }
 

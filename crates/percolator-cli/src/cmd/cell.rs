@@ -73,9 +73,9 @@ impl Cell {
                 array.push(&moment_json(moment))?;
             }
             array.finish()?;
-            return Ok(Exit::Done);
+        } else {
+            print(context, table.name(), &column, &moments)?;
         }
-        print(context, table.name(), &column, &moments)?;
         if older > 0 {
             out.note(&format!("{older} older timestamps: --history shows them"));
         }

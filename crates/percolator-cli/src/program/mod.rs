@@ -89,11 +89,10 @@ pub struct Global {
 
 impl Global {
     fn level(&self) -> LevelFilter {
-        match (self.quiet, self.verbose) {
-            (true, _) => LevelFilter::ERROR,
-            (false, 0) => LevelFilter::WARN,
-            (false, 1) => LevelFilter::INFO,
-            (false, _) => LevelFilter::DEBUG,
+        match self.verbose {
+            0 => LevelFilter::WARN,
+            1 => LevelFilter::INFO,
+            _ => LevelFilter::DEBUG,
         }
     }
 

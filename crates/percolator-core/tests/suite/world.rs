@@ -14,7 +14,7 @@ use percolator_core::{
 };
 
 use crate::faults::{DATA, FaultyStore, LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, WRITE};
-use crate::stores::{limited, store};
+use crate::stores::{STORMS, limited, store};
 
 pub(crate) const BAL: Column = Column::literal("bal");
 pub(crate) const A: Column = Column::literal("f:a");
@@ -44,6 +44,15 @@ pub(crate) fn run_both(test: impl AsyncFn(World)) {
 pub(crate) fn run_both_seed(seed: u64, test: impl AsyncFn(World)) {
     run_over(store(true), seed, &test);
     run_over(store(false), seed, &test);
+}
+
+/// Number of seeds of storms over the store in memory.
+pub(crate) const STORMS_IN_MEMORY: u64 = 200;
+
+/// Number of seeds where the store in memory runs `most`. Slower stores run fewer, as of storms,
+/// but at least three.
+pub(crate) fn seeds(most: u64) -> u64 {
+    (most * STORMS / STORMS_IN_MEMORY).max(3)
 }
 
 /// Runs a test in a world with notifications in tables of their own.
