@@ -96,6 +96,11 @@ async fn each_maintained_table_is_changed_alone() {
             floor.done(&request, &answer);
             continue;
         };
+        let table = format!("{:?}", change.table);
+        if changed.contains_key(&table) {
+            there.attempt(&request).await.unwrap();
+            continue;
+        }
         let before = tables(&there).await;
         there.attempt(&request).await.unwrap();
         let after = tables(&there).await;
@@ -103,7 +108,7 @@ async fn each_maintained_table_is_changed_alone() {
         let differ: Vec<&str> = differ.map(|((table, ..), _)| *table).collect();
         // A list may already watch the security, so that nothing changes.
         if !differ.is_empty() {
-            changed.insert(format!("{:?}", change.table), differ);
+            changed.insert(table, differ);
         }
     }
     let tables: BTreeSet<&str> = changed.values().flatten().copied().collect();
@@ -140,7 +145,8 @@ async fn tables(backend: &OnPostgres) -> Vec<(&'static str, i64, String)> {
     let mut all = Vec::new();
     for Definition { table, .. } in Definition::all() {
         let sql = format!(
-            "SELECT count(*), md5(coalesce(string_agg(r::text, E'\\n' ORDER BY r::text), ''))
+            "SELECT count(*),
+                md5(coalesce(string_agg(r::text, E'\\n' ORDER BY r::text COLLATE \"C\"), ''))
             FROM {table} r"
         );
         let row = connection.client.query_one(&sql, &[]).await.unwrap();
