@@ -137,3 +137,26 @@ pub fn check_commands<P: Program>() {
     P::command().debug_assert();
     check(&P::command(), "");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        global: Global,
+    }
+
+    #[test]
+    fn quiet_leaves_warnings_and_errors() {
+        let levels = |option: Option<&str>| {
+            let Line { global } = Line::parse_from(["program"].into_iter().chain(option));
+            (global.level(), global.level_of_log())
+        };
+        assert_eq!(levels(Some("-q")), (LevelFilter::WARN, LevelFilter::WARN));
+        assert_eq!(levels(None), (LevelFilter::WARN, LevelFilter::INFO));
+        assert_eq!(levels(Some("-v")), (LevelFilter::INFO, LevelFilter::DEBUG));
+        assert_eq!(levels(Some("-vv")), (LevelFilter::DEBUG, LevelFilter::DEBUG));
+    }
+}

@@ -63,31 +63,33 @@ async function shot(page, name) {
   if (SHOTS) await page.screenshot({ path: `${SHOTS}/${name}.png` });
 }
 
+async function showsEveryPage(name, base, colorScheme, width) {
+  const tab = await open(base, { colorScheme, viewport: { width, height: 800 } });
+  const shown = { '#/why': WHY, '#/keys': '#/keys?metric=write' };
+  const pages = name === 'full' ? PAGES.map((page) => shown[page] || page) : PAGES;
+  for (const hash of pages) {
+    if (name === 'empty' && hash === '#/search') continue;
+    await go(tab.page, hash);
+    await settled(tab.page);
+    // The page itself never scrolls sideways; tables do, in their own boxes.
+    const wide = await tab.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `${hash} is ${wide} px too wide`);
+    // In this mode, no second page is opened to sum up. It leaves out foreign frames, and there are none.
+    const found = await new AxeBuilder({ page: tab.page }).setLegacyMode(true).analyze();
+    const bad = found.violations.filter((v) => ['serious', 'critical'].includes(v.impact));
+    assert.deepEqual(bad.map((v) => `${hash} ${v.id}: ${v.nodes[0].html}`), []);
+    const file = `${hash.slice(2).split('?')[0] || 'overview'}-${colorScheme}-${width}`;
+    if (name === 'full') await shot(tab.page, file);
+  }
+  await close(tab);
+}
+
 // Two at a time, because each page keeps one processor busy while its rules are checked.
 describe('every page', { concurrency: 2 }, () => {
   for (const [name, base] of [['full', FULL], ['empty', EMPTY]]) {
     for (const colorScheme of ['light', 'dark']) {
       for (const width of [1280, 400]) {
-        test(`every page of the ${name} database, ${colorScheme}, ${width} px`, async () => {
-          const tab = await open(base, { colorScheme, viewport: { width, height: 800 } });
-          const shown = { '#/why': WHY, '#/keys': '#/keys?metric=write' };
-          const pages = name === 'full' ? PAGES.map((page) => shown[page] || page) : PAGES;
-          for (const hash of pages) {
-            if (name === 'empty' && hash === '#/search') continue;
-            await go(tab.page, hash);
-            await settled(tab.page);
-            // The page itself never scrolls sideways; tables do, in their own boxes.
-            const wide = await tab.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-            assert.ok(wide <= 0, `${hash} is ${wide} px too wide`);
-            // In this mode, no second page is opened to sum up. It leaves out foreign frames, and there are none.
-            const found = await new AxeBuilder({ page: tab.page }).setLegacyMode(true).analyze();
-            const bad = found.violations.filter((v) => ['serious', 'critical'].includes(v.impact));
-            assert.deepEqual(bad.map((v) => `${hash} ${v.id}: ${v.nodes[0].html}`), []);
-            const file = `${hash.slice(2).split('?')[0] || 'overview'}-${colorScheme}-${width}`;
-            if (name === 'full') await shot(tab.page, file);
-          }
-          await close(tab);
-        });
+        test(`of the ${name} database, ${colorScheme}, ${width} px`, () => showsEveryPage(name, base, colorScheme, width));
       }
     }
   }

@@ -10,10 +10,9 @@ use percolator_core::{
 };
 
 use crate::faults::{Fault, NOTIFY, Op, Weather};
-use crate::stores::STORMS;
 use crate::world::{
-    A, B, BAL, STORMS_IN_MEMORY, World, add, counting, get, get_column, is_aborted, observer,
-    run_both, run_both_seed, seeds, set, writing,
+    A, B, BAL, World, add, counting, get, get_column, is_aborted, observer, run_both,
+    run_both_seed, seeds, set, writing,
 };
 
 pub(crate) const COUNT: Column = Column::literal("f:count");
@@ -577,11 +576,10 @@ fn h61_a_scan_alone_finds_a_dirty_row_within_the_longest_pause() {
 
 /// While hints keep the workers busy, a pass looks at a few pages, and the next pass goes on
 /// after them. This holds for every worker, even while other workers are at rows of some
-/// pages. Over slower stores the test runs with many threads alone.
+/// pages.
 #[test]
 fn h61_what_has_no_hint_is_found_although_hints_wait() {
-    let one_too = STORMS == STORMS_IN_MEMORY;
-    for threads in [1, 16].into_iter().filter(|threads| one_too || *threads > 1) {
+    for threads in [1, 16] {
         run_both(async |world| {
             let (worker, writer) = (world.client().await, world.client().await);
             let table = worker.table("t").await.unwrap();

@@ -11,7 +11,7 @@ use bigtable::{Limits, MemoryStore, Store};
 /// Whether the stores have a floor, so that garbage can be collected.
 pub(crate) const FLOOR: bool = true;
 /// How many seeds of storms there are.
-pub(crate) const STORMS: u64 = crate::world::STORMS_IN_MEMORY;
+pub(crate) const STORMS: u64 = 200;
 /// Scripts that are left out, and why.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[];
 

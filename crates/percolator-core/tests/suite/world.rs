@@ -46,13 +46,9 @@ pub(crate) fn run_both_seed(seed: u64, test: impl AsyncFn(World)) {
     run_over(store(false), seed, &test);
 }
 
-/// Number of seeds of storms over the store in memory.
-pub(crate) const STORMS_IN_MEMORY: u64 = 200;
-
-/// Number of seeds where the store in memory runs `most`. Slower stores run fewer, as of storms,
-/// but at least three.
+/// Number of seeds where the store in memory runs `most`: at most as many as of storms.
 pub(crate) fn seeds(most: u64) -> u64 {
-    (most * STORMS / STORMS_IN_MEMORY).max(3)
+    most.min(STORMS)
 }
 
 /// Runs a test in a world with notifications in tables of their own.
