@@ -190,6 +190,7 @@ const TABLES: [Rows; 11] = [
             ("p99 µs", "/p99_us"),
             ("slowest ms", "/slowest_ms"),
             ("slow calls", "/slow"),
+            ("old get µs", "/old_get_us"),
             ("written MB", "/written_mb"),
             ("disk MB", "/disk_mb"),
             ("memory MB", "/memory_mb"),

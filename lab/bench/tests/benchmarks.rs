@@ -358,6 +358,8 @@ fn churn_tells_each_minute_of_each_program_and_checks_what_it_reads() {
         assert!(minute["updates"].as_u64() > Some(0), "{minute}");
         assert!(minute["slowest_ms"].as_f64() > Some(0.0), "{minute}");
         assert!(minute["disk_mb"].is_number() && minute["memory_mb"].is_number(), "{minute}");
+        let keeps_versions = minute["program"] == "percolator";
+        assert_eq!(minute["old_get_us"].is_number(), keeps_versions, "{minute}");
     }
 }
 

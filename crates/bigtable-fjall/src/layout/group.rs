@@ -14,11 +14,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use bigtable::sync::locked;
 use bigtable::{Layout, LocalityGroup};
-use fjall::config::FilterPolicy;
 use fjall::{Database, Keyspace};
 
 use crate::layout::pack::Bounds;
-use crate::layout::tuning::tuned;
+use crate::layout::tuning::{tuned, tuned_history};
 use crate::options::Options;
 use crate::upkeep::churn::Churn;
 
@@ -68,10 +67,7 @@ impl Group {
         let history = match schema.layout {
             // No group's name contains a dot, so no other group has this keyspace.
             Layout::NewestFirst => {
-                // The history needs no filter, because it is never read by a single key.
-                let tuned =
-                    || tuned(Layout::Versions, options).filter_policy(FilterPolicy::disabled());
-                Some(db.keyspace(&format!("{name}{HISTORY}"), tuned)?)
+                Some(db.keyspace(&format!("{name}{HISTORY}"), || tuned_history(options))?)
             }
             Layout::Versions | Layout::InMemory(_) => None,
         };

@@ -35,6 +35,10 @@ const ENTRY_BYTES: usize = 64;
 const RUN_FILE_BUFFERS: u64 = 4;
 /// The least size of files that writers merge into.
 const FILE_BYTES: u64 = 64 << 20;
+/// The number of new runs that starts a merge of a history. The engine's default is 4.
+const HISTORY_RUNS: u8 = 8;
+/// Files of a history are smaller than others by this factor.
+const HISTORY_FILE_PART: u64 = 2;
 /// A ratio between level sizes that no level exceeds, so that only the first level is merged.
 const NO_LEVEL_TOO_LARGE: f32 = 1e6;
 /// A write buffer beyond this size makes no larger files.
@@ -70,14 +74,33 @@ pub(crate) fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions 
     }
 }
 
+/// The options for the keyspace of a group's history. It needs no filter, because no reader looks
+/// for a single key.
+pub(crate) fn tuned_history(options: &Options) -> KeyspaceCreateOptions {
+    tuned(Layout::Versions, options)
+        .compaction_strategy(Arc::new(history_levels(options)))
+        .filter_policy(FilterPolicy::disabled())
+}
+
 /// Bytes that an entry takes in a write buffer.
 pub(crate) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
     (key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
 }
 
 /// The merge strategy of a store that is created with these options.
-pub(crate) fn all_levels(options: &Options) -> Leveled {
+fn all_levels(options: &Options) -> Leveled {
     Leveled::default().with_table_target_size(file_bytes(options))
+}
+
+/// The merge strategy of a history. A merge copies the files of the next level that its runs
+/// overlap, so with twice the runs it copies half for each new byte. Files are half as large, so
+/// the next level, and with it a merge, grows no further (ADR-26).
+///
+/// The engine keeps the strategy of a keyspace with its files, so older stores keep theirs.
+fn history_levels(options: &Options) -> Leveled {
+    Leveled::default()
+        .with_table_target_size(file_bytes(options) / HISTORY_FILE_PART)
+        .with_l0_threshold(HISTORY_RUNS)
 }
 
 /// Merges new runs with the files that they overlap in the first level, and no other levels.
@@ -98,34 +121,67 @@ pub(crate) fn file_bytes(options: &Options) -> u64 {
 #[cfg(test)]
 mod tests {
     use bigtable::{Family, LocalityGroup, Mutation, RowMutation, Table, TableSchema, Timestamp};
+    use fjall::{AbstractTree, Keyspace};
     use futures::executor::block_on;
 
     use super::*;
-    use crate::FjallStore;
     use crate::held::wait_until;
     use crate::upkeep::seal::seal;
+    use crate::{FjallStore, FjallTable};
+
+    /// A table with one group.
+    fn table(layout: Layout) -> (tempfile::TempDir, FjallTable) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FjallStore::open(dir.path(), Options::default()).unwrap();
+        let groups = vec![LocalityGroup::on_disk("cells", layout)];
+        let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
+        (dir, table)
+    }
+
+    fn write(table: &FjallTable, row: usize, time: u64) {
+        let family = Family::from_static("cells");
+        let cell = Mutation::set(family, "q", Timestamp::new(time).unwrap(), vec![7; 1024]);
+        let row = RowMutation::new(row.to_string()).mutation(cell);
+        block_on(table.mutate_row(row)).unwrap();
+    }
+
+    fn write_out(table: &FjallTable, keyspace: &Keyspace) {
+        assert!(seal(&table.opened().0, keyspace));
+        wait_until("the run is written", || keyspace.sealed_memtable_count() == 0);
+    }
 
     #[test]
     fn a_new_run_is_compressed() {
         const BYTES: usize = 1 << 20;
         for layout in [Layout::Versions, Layout::NewestFirst] {
-            let dir = tempfile::tempdir().unwrap();
-            let store = FjallStore::open(dir.path(), Options::default()).unwrap();
-            let groups = vec![LocalityGroup::on_disk("cells", layout)];
-            let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
-            let (engine, info) = table.opened();
-            let keyspace = &info.groups[0].cells;
-            for row in 0..BYTES / 1024 {
-                let family = Family::from_static("cells");
-                let cell = Mutation::set(family, "q", Timestamp::ZERO, vec![7; 1024]);
-                let row = RowMutation::new(row.to_string()).mutation(cell);
-                block_on(table.mutate_row(row)).unwrap();
-            }
-            assert!(seal(&engine, keyspace));
-            wait_until("the run is written", || keyspace.sealed_memtable_count() == 0);
+            let (_dir, table) = table(layout);
+            let keyspace = &table.opened().1.groups[0].cells;
+            (0..BYTES / 1024).for_each(|row| write(&table, row, 0));
+            write_out(&table, keyspace);
             let bytes = keyspace.disk_space() as usize;
             assert!(bytes > 0, "{layout:?}: nothing was written");
             assert!(bytes < BYTES / 4, "{layout:?}: {bytes} bytes");
         }
+    }
+
+    #[test]
+    fn a_merge_of_a_history_takes_many_runs() {
+        let (_dir, table) = table(Layout::NewestFirst);
+        let history = table.opened().1.groups[0].keyspace(true).clone();
+        let runs = || history.tree.l0_run_count();
+        let mut times = 1..;
+        let mut write_run = || {
+            let time = times.next().expect("times do not end");
+            (0..2).for_each(|row| write(&table, row, time));
+            write_out(&table, &history);
+        };
+        // A version moves to the history when the next one is written.
+        (0..2).for_each(|row| write(&table, row, 0));
+        write_run();
+        wait_until("the engine has moved the run to an empty level", || runs() == 0);
+        (1..HISTORY_RUNS).for_each(|_| write_run());
+        assert_eq!(runs(), usize::from(HISTORY_RUNS) - 1, "no merge has begun");
+        write_run();
+        wait_until("the engine has merged the runs", || runs() == 0);
     }
 }

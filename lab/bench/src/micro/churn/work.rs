@@ -1,11 +1,12 @@
 //! Updates the cells of one program's store, in a process that does nothing else.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use percolator::admin::GcOptions;
-use percolator::{Column, Durability, OpenOptions, Percolator, Table};
+use percolator::{Column, Durability, OpenOptions, Percolator, Table, Timestamp};
 use percolator_cli::context::Context;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -24,6 +25,8 @@ const NUMBER_BYTES: usize = 8;
 /// Rows of one batch while the bare engine is loaded.
 const AT_ONCE: usize = 1_000;
 pub(super) const SLOW: Duration = Duration::from_millis(20);
+/// Most rows that are read at an old timestamp after a minute.
+const OLD_ROWS: usize = 1_000;
 
 /// Update the cells of one program's store, in a process that does nothing else.
 #[derive(Debug, Args)]
@@ -43,6 +46,14 @@ trait Program: Sized {
     async fn load(work: &ChurnWork, random: &mut SmallRng) -> anyhow::Result<Self>;
     /// Gets and sets a row's value in one transaction. Returns the number in the value before.
     async fn update(&mut self, row: usize, new: Vec<u8>) -> anyhow::Result<Option<u64>>;
+    /// The timestamp of this moment. A program that keeps no older versions has none.
+    async fn now(&self) -> anyhow::Result<Option<Timestamp>> {
+        Ok(None)
+    }
+    /// The numbers in the values of rows, as of a timestamp.
+    async fn read_at(&self, _: Timestamp, _: &[usize]) -> anyhow::Result<Vec<Option<u64>>> {
+        anyhow::bail!("the program keeps no older versions")
+    }
     async fn close(self) -> anyhow::Result<()>;
 }
 
@@ -76,6 +87,20 @@ impl Program for Ours {
         Ok(old.and_then(|old| number(&old)))
     }
 
+    async fn now(&self) -> anyhow::Result<Option<Timestamp>> {
+        Ok(Some(self.db.snapshot().await?.timestamp()))
+    }
+
+    async fn read_at(&self, at: Timestamp, rows: &[usize]) -> anyhow::Result<Vec<Option<u64>>> {
+        let snapshot = self.db.snapshot_at(at).await?;
+        let mut numbers = Vec::with_capacity(rows.len());
+        for row in rows {
+            let value = snapshot.get(&self.table, key(*row), &COLUMN).await?;
+            numbers.push(value.and_then(|value| number(&value)));
+        }
+        Ok(numbers)
+    }
+
     async fn close(self) -> anyhow::Result<()> {
         Ok(self.db.close().await?)
     }
@@ -99,6 +124,34 @@ impl Program for Engine {
 
     async fn close(self) -> anyhow::Result<()> {
         Ok(self.sync()?)
+    }
+}
+
+/// Rows that were updated since the middle of a minute, with the numbers that they had then.
+#[derive(Default)]
+struct Old {
+    then: Option<Timestamp>,
+    rows: HashMap<usize, u64>,
+}
+
+impl Old {
+    /// Takes note of a row before its update.
+    fn note(&mut self, row: usize, number: u64) {
+        if self.then.is_some() && self.rows.len() < OLD_ROWS {
+            self.rows.entry(row).or_insert(number);
+        }
+    }
+
+    /// Reads the rows as they were. Returns the time of a read in microseconds, and how many values
+    /// were wrong.
+    async fn read(self, program: &impl Program) -> anyhow::Result<(Option<f64>, u64)> {
+        let Some(then) = self.then.filter(|_| !self.rows.is_empty()) else { return Ok((None, 0)) };
+        let (rows, numbers): (Vec<_>, Vec<_>) = self.rows.into_iter().unzip();
+        let begun = Instant::now();
+        let read = program.read_at(then, &rows).await?;
+        let each = begun.elapsed().as_secs_f64() * 1e6 / rows.len() as f64;
+        let wrong = read.iter().zip(&numbers).filter(|(read, number)| **read != Some(**number));
+        Ok((Some(each), wrong.count() as u64))
     }
 }
 
@@ -141,7 +194,7 @@ impl ChurnWork {
     ) -> anyhow::Result<Value> {
         let length = Duration::from_secs_f64(self.minute);
         let (mut slow, mut slowest, mut wrong) = (0_u64, Duration::ZERO, 0_u64);
-        let mut watch = Watch::start();
+        let (mut old, mut watch) = (Old::default(), Watch::start());
         let mut done = 0;
         loop {
             let elapsed = watch.since().elapsed();
@@ -154,12 +207,16 @@ impl ChurnWork {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
+            if old.then.is_none() && elapsed >= length / 2 {
+                old.then = program.now().await?;
+            }
             let row = random.random_range(0..updated.len());
+            old.note(row, updated[row]);
             let new = value(updated[row] + 1, random);
             let begun = Instant::now();
-            let old = program.update(row, new).await?;
+            let before = program.update(row, new).await?;
             let took = begun.elapsed();
-            wrong += u64::from(old != Some(updated[row]));
+            wrong += u64::from(before != Some(updated[row]));
             updated[row] += 1;
             watch.note(nanos(took));
             slow += u64::from(took > SLOW);
@@ -167,6 +224,7 @@ impl ChurnWork {
             done += 1;
         }
         let block = watch.stop();
+        let (old_get, wrong_then) = old.read(program).await?;
         let micros = |quantile| block.latencies.value_at_quantile(quantile) as f64 / 1000.0;
         let megabytes = |bytes: u64| (bytes as f64 / 1e6).round();
         let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / block.operations as f64;
@@ -175,11 +233,12 @@ impl ChurnWork {
             "updates": block.operations,
             "p50_us": micros(0.5),
             "p99_us": micros(0.99),
+            "old_get_us": old_get,
             "slowest_ms": slowest.as_secs_f64() * 1000.0,
             "slow": slow,
             "written_mb": block.spent.io.map(|io| megabytes(io.written_bytes)),
             "memory_mb": resident_bytes().map(megabytes),
-            "wrong": wrong,
+            "wrong": wrong + wrong_then,
         }))
     }
 }
