@@ -21,6 +21,7 @@ use bigtable::{Error, Mutation, PageLimit, Row, RowMutation, RowRange, Store, Ta
 use bigtable_fjall::{Durability, FjallStore, Options, check};
 use futures::executor::block_on;
 
+use crate::power_cut::data_of;
 use crate::{EACH, MEMORY, NEWEST, PLAIN, everything, files_error, options, schema, set};
 
 /// The tables of the store that is damaged. The store has dropped another one, `DROPPED`.
@@ -44,12 +45,11 @@ pub(crate) fn files_of(dir: &Path) -> Files {
 }
 
 fn content(path: &Path) -> Vec<u8> {
-    let mut data = fs::read(path).unwrap();
     if path.extension().is_some_and(|e| e == "jnl") {
-        let end = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        data.truncate(end);
+        data_of(path)
+    } else {
+        fs::read(path).unwrap()
     }
-    data
 }
 
 /// The paths of all files of a directory.

@@ -28,6 +28,7 @@ use bigtable_fjall::{Durability, FjallStore, Options};
 use futures::executor::block_on;
 
 use crate::{EACH, MEMORY, NEWEST, PLAIN, SPILL, contents, everything, open, options, set, ts};
+pub(crate) use image::data_of;
 use image::{Image, Tail, journal_end};
 
 const SECTOR: usize = 4096;

@@ -40,6 +40,8 @@ impl Tail {
 #[derive(Debug)]
 pub(super) struct Image {
     files: BTreeMap<PathBuf, Vec<u8>>,
+    /// The second names of journals that are among `files` under their first names.
+    second_names: Vec<PathBuf>,
     journal: PathBuf,
     journal_len: u64,
 }
@@ -50,14 +52,19 @@ impl Image {
         loop {
             let listing = list(dir);
             let journal = newest_journal(dir);
-            let mut files = BTreeMap::new();
+            let (mut files, mut second_names) = (BTreeMap::new(), Vec::new());
             for path in listing.keys() {
+                let name = path.strip_prefix(dir).unwrap().to_owned();
+                if first_name(&name).is_some_and(|first| listing.contains_key(&dir.join(first))) {
+                    second_names.push(name);
+                    continue;
+                }
                 let data = if path == &journal {
                     data_of(path)
                 } else {
                     fs::read(path).unwrap_or_default()
                 };
-                files.insert(path.strip_prefix(dir).unwrap().to_owned(), data);
+                files.insert(name, data);
             }
             if list(dir) == listing {
                 let written = files[journal.strip_prefix(dir).unwrap()].len() as u64;
@@ -65,7 +72,7 @@ impl Image {
                 // that ends with its data.
                 let journal_len = listing[&journal].0.min(written + (1 << 20));
                 let journal = journal.strip_prefix(dir).unwrap().to_owned();
-                return Image { files, journal, journal_len };
+                return Image { files, second_names, journal, journal_len };
             }
         }
     }
@@ -106,6 +113,11 @@ impl Image {
                 fs::write(path, data).unwrap();
             }
         }
+        for name in &self.second_names {
+            let (first, second) = (first_name(name).unwrap(), dir.join(name));
+            fs::create_dir_all(second.parent().unwrap()).unwrap();
+            fs::hard_link(dir.join(first), second).unwrap();
+        }
     }
 
     fn write_journal(&self, path: &Path, data: &[u8], tail: Tail) {
@@ -128,6 +140,11 @@ impl Image {
     }
 }
 
+/// The first name of a journal, by its second name.
+fn first_name(second: &Path) -> Option<PathBuf> {
+    second.strip_prefix("journals").ok().map(|name| Path::new("engine").join(name))
+}
+
 /// A directory for an image, in memory if possible, because the tests do not depend on its
 /// syncs.
 pub(super) fn directory() -> tempfile::TempDir {
@@ -147,8 +164,8 @@ pub(super) fn newest_journal(dir: &Path) -> PathBuf {
     journals.max_by_key(|path| number(path)).expect("a journal")
 }
 
-/// A file's content without the zeroes allocated ahead.
-fn data_of(path: &Path) -> Vec<u8> {
+/// A journal's content without the zeroes allocated ahead.
+pub(crate) fn data_of(path: &Path) -> Vec<u8> {
     let file = File::open(path).unwrap();
     let mut data = Vec::new();
     loop {

@@ -136,8 +136,10 @@ fn leave(dir: &Path, leftover: &str, number: u64) {
         }
         // The inventory no longer lists a journal, but its second name still exists.
         "let go of" => {
+            let old = engine.join("old");
+            fs::write(&old, "an old journal").unwrap();
             fs::rename(journal(&engine, 0), journal(&engine, 1)).unwrap();
-            fs::write(journal(&second, 0), "an old journal").unwrap();
+            fs::rename(old, journal(&second, 0)).unwrap();
             set_journals(dir, &[(1, 0)]);
         }
         _ => {}
