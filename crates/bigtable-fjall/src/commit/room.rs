@@ -51,7 +51,7 @@ const UPKEEP_BYTES_MAX: u64 = 64 << 10;
 /// Space for the journal's last batches and manifests, and for file systems that round up.
 pub(crate) const FILES_BYTES: u64 = 1 << 20;
 /// The most files of a sorted run that one merge writes at a time.
-const MERGE_FILES: u64 = 8;
+pub(crate) const MERGE_FILES: u64 = 8;
 
 /// The purpose for which a request needs space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,13 +32,13 @@ const ENTRY_BYTES: usize = 64;
 /// The size of a sorted run's file, in write buffers. The engine merges once for each buffer
 /// that it writes out, and a merge takes about one file of a level. With files as small as a
 /// buffer, merges fall behind.
-const RUN_FILE_BUFFERS: u64 = 4;
+pub(crate) const RUN_FILE_BUFFERS: u64 = 4;
 /// The least size of files that writers merge into.
 const FILE_BYTES: u64 = 64 << 20;
 /// The number of new runs that starts a merge of a history. The engine's default is 4.
-const HISTORY_RUNS: u8 = 8;
+pub(crate) const HISTORY_RUNS: u8 = 8;
 /// Files of a history are smaller than others by this factor.
-const HISTORY_FILE_PART: u64 = 2;
+pub(crate) const HISTORY_FILE_PART: u64 = 2;
 /// A ratio between level sizes that no level exceeds, so that only the first level is merged.
 const NO_LEVEL_TOO_LARGE: f32 = 1e6;
 /// A write buffer beyond this size makes no larger files.

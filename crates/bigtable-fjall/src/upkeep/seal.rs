@@ -33,8 +33,9 @@ use std::time::Duration;
 
 use fjall::{AbstractTree, Database, Keyspace, PersistMode};
 
+use crate::commit::room::MERGE_FILES;
 use crate::engine::{Engine, Lead};
-use crate::layout::tuning::first_level;
+use crate::layout::tuning::{HISTORY_FILE_PART, HISTORY_RUNS, RUN_FILE_BUFFERS, first_level};
 use crate::waits::may_wait;
 
 /// The most sealed buffers of a keyspace that wait to be written out.
@@ -44,6 +45,11 @@ const SEALED_MAX: usize = 3;
 const MESSAGES_MAX: usize = 64;
 /// The most unmerged sorted runs of a keyspace. The engine slows writers down from 20 on.
 pub(crate) const RUNS_MAX: usize = 16;
+/// The files of the largest merge of a history: all new runs, each of one write buffer, and the
+/// whole next level.
+const HISTORY_MERGE_FILES: u64 =
+    RUNS_MAX as u64 / RUN_FILE_BUFFERS + HISTORY_RUNS as u64 / HISTORY_FILE_PART;
+const _: () = assert!(HISTORY_MERGE_FILES <= MERGE_FILES, "the reserve of the disk is too small");
 /// The time between two checks for room.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
