@@ -11,8 +11,8 @@
 //! percentiles do not show it. At 5,000 calls a second, 50 slow ones a minute are beyond the 99.9th
 //! percentile.
 //!
-//! After each minute, the embedded store reads rows as they were in the middle of that minute.
-//! These reads count for no other figure.
+//! After each minute, the embedded store reads rows as they were before that minute. These reads
+//! count for no other figure.
 
 mod work;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use percolator::admin::GcOptions;
-use percolator::{Column, Durability, OpenOptions, Percolator, Table, Timestamp};
+use percolator::{Column, Durability, OpenOptions, Percolator, Snapshot, Table};
 use percolator_cli::context::Context;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -25,7 +25,7 @@ const NUMBER_BYTES: usize = 8;
 /// Rows of one batch while the bare engine is loaded.
 const AT_ONCE: usize = 1_000;
 pub(super) const SLOW: Duration = Duration::from_millis(20);
-/// Most rows that are read at an old timestamp after a minute.
+/// Most rows that are read at an old snapshot after a minute.
 const OLD_ROWS: usize = 1_000;
 
 /// Update the cells of one program's store, in a process that does nothing else.
@@ -46,12 +46,12 @@ trait Program: Sized {
     async fn load(work: &ChurnWork, random: &mut SmallRng) -> anyhow::Result<Self>;
     /// Gets and sets a row's value in one transaction. Returns the number in the value before.
     async fn update(&mut self, row: usize, new: Vec<u8>) -> anyhow::Result<Option<u64>>;
-    /// The timestamp of this moment. A program that keeps no older versions has none.
-    async fn now(&self) -> anyhow::Result<Option<Timestamp>> {
+    /// A view of this moment. A program that keeps no older versions has none.
+    async fn snapshot(&self) -> anyhow::Result<Option<Snapshot>> {
         Ok(None)
     }
-    /// The numbers in the values of rows, as of a timestamp.
-    async fn read_at(&self, _: Timestamp, _: &[usize]) -> anyhow::Result<Vec<Option<u64>>> {
+    /// The numbers in the values of rows, as of a snapshot.
+    async fn read_at(&self, _: &Snapshot, _: &[usize]) -> anyhow::Result<Vec<Option<u64>>> {
         anyhow::bail!("the program keeps no older versions")
     }
     async fn close(self) -> anyhow::Result<()>;
@@ -87,15 +87,14 @@ impl Program for Ours {
         Ok(old.and_then(|old| number(&old)))
     }
 
-    async fn now(&self) -> anyhow::Result<Option<Timestamp>> {
-        Ok(Some(self.db.snapshot().await?.timestamp()))
+    async fn snapshot(&self) -> anyhow::Result<Option<Snapshot>> {
+        Ok(Some(self.db.snapshot().await?))
     }
 
-    async fn read_at(&self, at: Timestamp, rows: &[usize]) -> anyhow::Result<Vec<Option<u64>>> {
-        let snapshot = self.db.snapshot_at(at).await?;
+    async fn read_at(&self, old: &Snapshot, rows: &[usize]) -> anyhow::Result<Vec<Option<u64>>> {
         let mut numbers = Vec::with_capacity(rows.len());
         for row in rows {
-            let value = snapshot.get(&self.table, key(*row), &COLUMN).await?;
+            let value = old.get(&self.table, key(*row), &COLUMN).await?;
             numbers.push(value.and_then(|value| number(&value)));
         }
         Ok(numbers)
@@ -127,17 +126,17 @@ impl Program for Engine {
     }
 }
 
-/// Rows that were updated since the middle of a minute, with the numbers that they had then.
-#[derive(Default)]
+/// The first rows that a minute updates, with the numbers that they had before. Collection keeps
+/// what an open snapshot shows. This one lives for a minute, no longer than the retention.
 struct Old {
-    then: Option<Timestamp>,
+    snapshot: Option<Snapshot>,
     rows: HashMap<usize, u64>,
 }
 
 impl Old {
     /// Takes note of a row before its update.
     fn note(&mut self, row: usize, number: u64) {
-        if self.then.is_some() && self.rows.len() < OLD_ROWS {
+        if self.rows.len() < OLD_ROWS {
             self.rows.entry(row).or_insert(number);
         }
     }
@@ -145,10 +144,10 @@ impl Old {
     /// Reads the rows as they were. Returns the time of a read in microseconds, and how many values
     /// were wrong.
     async fn read(self, program: &impl Program) -> anyhow::Result<(Option<f64>, u64)> {
-        let Some(then) = self.then.filter(|_| !self.rows.is_empty()) else { return Ok((None, 0)) };
+        let Some(snapshot) = self.snapshot else { return Ok((None, 0)) };
         let (rows, numbers): (Vec<_>, Vec<_>) = self.rows.into_iter().unzip();
         let begun = Instant::now();
-        let read = program.read_at(then, &rows).await?;
+        let read = program.read_at(&snapshot, &rows).await?;
         let each = begun.elapsed().as_secs_f64() * 1e6 / rows.len() as f64;
         let wrong = read.iter().zip(&numbers).filter(|(read, number)| **read != Some(**number));
         Ok((Some(each), wrong.count() as u64))
@@ -194,7 +193,8 @@ impl ChurnWork {
     ) -> anyhow::Result<Value> {
         let length = Duration::from_secs_f64(self.minute);
         let (mut slow, mut slowest, mut wrong) = (0_u64, Duration::ZERO, 0_u64);
-        let (mut old, mut watch) = (Old::default(), Watch::start());
+        let mut old = Old { snapshot: program.snapshot().await?, rows: HashMap::new() };
+        let mut watch = Watch::start();
         let mut done = 0;
         loop {
             let elapsed = watch.since().elapsed();
@@ -206,9 +206,6 @@ impl ChurnWork {
                 go_on(context)?;
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
-            }
-            if old.then.is_none() && elapsed >= length / 2 {
-                old.then = program.now().await?;
             }
             let row = random.random_range(0..updated.len());
             old.note(row, updated[row]);
