@@ -15,6 +15,7 @@
 //!   change (H53). A strong observer shows that by its acknowledgement.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,8 +113,9 @@ pub(super) async fn visit(
         let Some(lock) = lock(context, of_row(&cell.table, &cell.row)).await? else {
             return Ok(Visit::Met);
         };
-        let visited = lock.during(run_hinted(context, cell, registration, *at, counted)).await?;
-        if let Some(visit) = visited {
+        // Here and below, pinned where it is made: every move would copy the transaction in it.
+        let work = pin!(run_hinted(context, cell, registration, *at, counted));
+        if let Some(visit) = lock.during(work).await? {
             return Ok(visit);
         }
     }
@@ -135,7 +137,8 @@ pub(super) async fn visit(
         lock(context, name).await?
     };
     let Some(lock) = taken else { return Ok(Visit::Met) };
-    lock.during(run_all(context, cell, &observers, &seen, &lock, counted)).await
+    let work = pin!(run_all(context, cell, &observers, &seen, &lock, counted));
+    lock.during(work).await
 }
 
 /// Runs the only observer of a column for the change that a hint names. Returns `None` if the
@@ -151,7 +154,7 @@ async fn run_hinted(
     if context.failures.delay(cell, name, context.runtime().now()).is_some() {
         return Ok(None);
     }
-    let attempt = attempt_hinted(context, cell, registration, at, counted);
+    let attempt = pin!(attempt_hinted(context, cell, registration, at, counted));
     let error = match attempt.instrument(span(registration, Some(cell))).await {
         Ok(false) => return Ok(None),
         Ok(true) => {
@@ -310,7 +313,7 @@ async fn run(
     let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
     let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
     for _ in 0..CONFLICTS_MAX {
-        let attempt = attempt(context, cell, registration, &**observer, seen, alone, counted);
+        let attempt = pin!(attempt(context, cell, registration, &**observer, seen, alone, counted));
         let error = match attempt.instrument(span(registration, Some(cell))).await {
             Ok(ran) => {
                 context.failures.forget(cell, name);

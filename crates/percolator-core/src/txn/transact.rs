@@ -10,6 +10,7 @@
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -118,7 +119,11 @@ where
 {
     let home = Arc::new(Mutex::new(None));
     let tx = Some(begin_in(shared, name, span.clone()).await?);
-    let value = work(Attempt { tx, home: home.clone() }).instrument(span).await?;
+    let value = {
+        // Pinned where it is made: every move would copy the transaction in it.
+        let work = pin!(work(Attempt { tx, home: home.clone() }));
+        work.instrument(span).await?
+    };
     let tx = locked(&home).take();
     let kept = || {
         Error::invalid(
