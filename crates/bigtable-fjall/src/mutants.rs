@@ -39,6 +39,10 @@ bigtable::mutants! {
         by "h79_a_merge_drops_no_version_that_a_reader_needs",
     KEPT_VERSIONS_GO "kept-versions-go" "H79"
         by "h79_a_merge_drops_no_version_that_a_reader_needs",
+    SEALED_IS_FORGOTTEN "sealed-is-forgotten" "H80"
+        by "h80_the_committer_sees_what_write_buffers_hold",
+    RECOVERED_IS_EMPTY "recovered-is-empty" "H80"
+        by "h80_the_committer_sees_what_write_buffers_hold",
     RESTART_IS_FORGOTTEN "restart-is-forgotten" "H71"
         by "h71_every_opening_reports_a_restart_until_it_is_acknowledged",
 }

@@ -18,7 +18,7 @@
 //! | H47 to H62 | observers and their notifications |
 //! | H63 to H71 | the store: keys, records, limits and syncs |
 //! | H72 to H77 | programs: dropped commits, unpolled futures, long observers, loaders, pauses |
-//! | H78, H79 | the embedded store: removals by what was read before, and merges that drop |
+//! | H78 to H80 | the embedded store: removals by earlier reads, merges that drop, write buffers |
 //!
 //! A test keeps the page true: every number that the code names has a row, and every test and
 //! mutant that a row names exists. A comment that names `ADR-7` refers to a decision in

@@ -11,6 +11,7 @@
 //!                                                       are visible
 //! view          the published state, as the committer reads it
 //! recent        newest versions that need not be read
+//! buffers       keys that the engine's write buffers do not hold
 //! ```
 //!
 //! A **predicate** is a list of **probes**. A probe asks whether the row has a cell in a column,
@@ -20,6 +21,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod begin;
+pub(crate) mod buffers;
 pub(crate) mod calm;
 pub(crate) mod committer;
 pub(crate) mod draft;

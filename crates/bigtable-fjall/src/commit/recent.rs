@@ -28,9 +28,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::IntoIter;
 
-use fjall::Slice;
+use fjall::{Keyspace, Slice};
 use foldhash::fast::RandomState;
 
+use crate::commit::buffers::{Buffers, Seen};
 use crate::mutants::{self, off};
 
 /// The approximate bytes that an entry costs besides its key and value.
@@ -59,6 +60,9 @@ pub(crate) struct Recent {
     /// Every key that a batch after number `whole_since` has set is cached: none of them was
     /// evicted.
     whole_since: u64,
+    /// The same for the younger generation alone.
+    young_since: u64,
+    buffers: Buffers,
 }
 
 /// The cached state of a key.
@@ -89,6 +93,8 @@ impl Recent {
             generation_bytes_max: bytes_max / 2,
             as_of: 0,
             whole_since: 0,
+            young_since: 0,
+            buffers: Buffers::default(),
         }
     }
 
@@ -129,9 +135,25 @@ impl Recent {
         value_bytes <= VALUE_BYTES_MAX && self.generation_bytes_max > 0 && !known()
     }
 
-    /// Notes that entries set by any batch so far, including the one in progress, may be
-    /// evicted.
-    fn is_forgetting(&mut self) {
+    /// Follows the write buffers of a keyspace of newest versions, which was just opened. The
+    /// caller holds the commit lock, as in the next two functions.
+    pub(crate) fn follow_buffers(&mut self, keyspace: &Keyspace) {
+        self.buffers.open(keyspace, self.as_of);
+    }
+
+    /// Notes which buffers a keyspace has now.
+    pub(crate) fn saw_buffers(&mut self, seen: &Seen) {
+        self.buffers.saw(seen, self.as_of);
+    }
+
+    /// Whether a write buffer of the keyspace may hold a key that is not cached.
+    pub(crate) fn may_be_buffered(&self, keyspace: &Keyspace) -> bool {
+        self.buffers.may_hold_earlier(keyspace, self.whole_since)
+    }
+
+    /// Notes that keys set by any batch so far, including the one in progress, may not be
+    /// cached.
+    pub(crate) fn is_forgetting(&mut self) {
         self.whole_since = self.as_of + 1;
     }
 
@@ -210,7 +232,9 @@ impl Recent {
                 std::mem::replace(&mut self.old, std::mem::replace(&mut self.young, next));
             self.forgotten = Some(evicted.into_iter());
             self.young_bytes = 0;
-            self.is_forgetting();
+            // The evicted keys were set before the first key of the generation that is older now.
+            self.whole_since = self.whole_since.max(self.young_since);
+            self.young_since = self.as_of + 1;
         }
     }
 }
@@ -300,6 +324,30 @@ mod tests {
         assert_eq!(recent.get_as_of(3, b"absent"), Recall::Absent);
         recent.learn_as_of(4, b"ahead", None);
         assert_eq!(recent.get(b"ahead"), Recall::Unknown, "the batch's own keys are not set yet");
+    }
+
+    #[test]
+    fn the_cache_is_whole_since_the_older_generation_began() {
+        let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
+        let fill = |recent: &mut Recent, from: u32| {
+            let rows = (GENERATION_BYTES_MAX / ENTRY_BYTES) as u32;
+            (from..from + rows).for_each(|n| recent.set(Slice::from(n.to_be_bytes()), None));
+        };
+        // The first generation becomes the older one: nothing is evicted.
+        fill(&mut recent, 0);
+        recent.is_as_of(1);
+        assert!(recent.is_whole_since(0));
+        // The second one becomes it within batch 2, and evicts the first.
+        fill(&mut recent, 1_000_000);
+        recent.is_as_of(2);
+        recent.is_as_of(3);
+        assert!(recent.is_whole_since(1) && !recent.is_whole_since(0));
+        // Batch 4 turns twice, and so loses some of its own keys.
+        fill(&mut recent, 2_000_000);
+        fill(&mut recent, 3_000_000);
+        recent.is_as_of(4);
+        recent.is_as_of(5);
+        assert!(!recent.is_whole_since(3) && recent.is_whole_since(4));
     }
 
     #[test]

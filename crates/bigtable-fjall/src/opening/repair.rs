@@ -4,6 +4,7 @@ use std::fs;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
+use bigtable::sync::locked;
 use bigtable::{Error, Result};
 use fjall::Database;
 
@@ -185,6 +186,8 @@ fn take_all_of(
 
 fn write_and_seal(engine: &Engine, lead: &Lead, puts: Puts) -> Result<()> {
     let bytes = puts.bytes();
+    // The cache does not hear of these puts (H80).
+    locked(&engine.recent).is_forgetting();
     write_batch(engine, puts.into(), false)?;
     seal_full(engine, lead, bytes);
     engine.check_usable()

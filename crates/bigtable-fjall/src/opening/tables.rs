@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 
+use bigtable::sync::locked;
 use bigtable::{Layout, LocalityGroup, Result, TableSchema};
 
 use crate::commit::admission;
@@ -97,6 +98,9 @@ pub(crate) fn open_group(
     let mut group = Group::open(&engine.db, schema, &engine.options)?;
     group.keyspaces().for_each(|keyspace| engine.merges.early_syncs.add(keyspace));
     engine.journals().add_keyspaces(group.keyspaces()).map_err(fjall::Error::Io)?;
+    if group.history.is_some() {
+        locked(&engine.recent).follow_buffers(&group.cells);
+    }
     if let Layout::InMemory(on_full) = schema.layout {
         let cells = MemoryGroup::load(on_full, &group.cells)?;
         group.memory = Some(engine.memory_mut().add(cells));

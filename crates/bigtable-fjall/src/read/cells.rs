@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use bigtable::sync::locked;
 use fjall::{Keyspace, Readable, Slice, Snapshot};
 
+use crate::commit::buffers::get_in_files;
 use crate::commit::recent::{Recall, Recent};
 use crate::layout::group::Group;
 use crate::layout::memory::Memory;
@@ -113,7 +114,7 @@ impl<'a> Cells<'a> {
                     Recall::Absent => return Ok(None),
                     Recall::Unknown => {}
                 }
-                let value = keyspace.get(key)?.map(|value| Slice::new(&value));
+                let value = read(recent, keyspace, key)?;
                 locked(recent).learn(key, &value);
                 Ok(value)
             }
@@ -143,8 +144,7 @@ impl<'a> Cells<'a> {
         match known {
             Recall::Pack(value) => Ok(Some(value)),
             Recall::Absent => Ok(None),
-            // A slice of the read block would keep the whole block in memory.
-            Recall::Unknown => Ok(keyspace.get(key)?.map(|value| Slice::new(&value))),
+            Recall::Unknown => read(recent, keyspace, key),
         }
     }
 
@@ -163,6 +163,15 @@ impl<'a> Cells<'a> {
             }
         }
     }
+}
+
+/// The engine's current value of a key that is not cached.
+fn read(recent: &Mutex<Recent>, keyspace: &Keyspace, key: &[u8]) -> fjall::Result<Option<Slice>> {
+    let may_be_buffered = locked(recent).may_be_buffered(keyspace);
+    let value = if may_be_buffered { keyspace.get(key)? } else { get_in_files(keyspace, key)? };
+    debug_assert!(may_be_buffered || value == keyspace.get(key)?, "a buffer holds the key (H80)");
+    // A slice of the read block would keep the whole block in memory.
+    Ok(value.map(|value| Slice::new(&value)))
 }
 
 /// Iterates over [`Cells`].

@@ -5,8 +5,10 @@
 //! store that syncs no batch, a whole buffer's bytes are unsynced then. So the committer of such a
 //! store syncs the journal several times a buffer. Batches wait more often, and less long (ADR-23).
 
+use bigtable::sync::locked;
 use fjall::{AbstractTree, Keyspace};
 
+use crate::commit::buffers::Seen;
 use crate::commit::write::persist;
 use crate::engine::{Engine, Lead};
 use crate::upkeep::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
@@ -35,6 +37,10 @@ pub(crate) fn seal_full(engine: &Engine, lead: &Lead, bytes: u64) {
             {
                 churn.restart();
             }
+        }
+        if group.history.is_some() {
+            let seen = Seen::of(&group.cells);
+            locked(&engine.recent).saw_buffers(&seen);
         }
     }
     seal_if_full(engine, lead, &engine.catalog.0);
