@@ -20,7 +20,7 @@ use crate::options::Options;
 
 /// The size from which values are in separate files, in groups of [`Layout::Versions`]. A
 /// merge of runs does not copy these values.
-const LARGE_VALUE_BYTES_MIN: u32 = 4 * 1024;
+pub(crate) const LARGE_VALUE_BYTES_MIN: u32 = 4 * 1024;
 /// Size of a file of large values.
 const VALUE_FILE_BYTES: u64 = 32 << 20;
 /// A filter with this many bits per key is wrong for one key in a hundred.

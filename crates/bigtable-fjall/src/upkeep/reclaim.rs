@@ -4,21 +4,26 @@
 //! both to the last level. It merges when new runs arrive, and after a garbage collection
 //! there may be none for a long time. So a caller that has removed many cells requests this
 //! work. The work writes the buffers out, and merges each keyspace with many removed cells
-//! into one level. Large values are in separate files. A first merge finds these files mostly
-//! dead, and a second merge rewrites them.
+//! into one level.
+//!
+//! Large values are in separate files. A first merge finds out which of them are dead. A second
+//! merge removes files without a living value. It also rewrites the oldest quarter of the files
+//! with many dead ones, and so none of three files. If more than half of the bytes are still dead,
+//! the work puts the living values again, and then merges once more.
 //!
 //! The work runs on its own thread, because the engine blocks, and never twice at the same
 //! time. Closing the store waits for the current keyspace. For that reason, large keyspaces
 //! are left to the engine's usual merges.
 
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bigtable::Result;
 use bigtable::sync::locked;
-use fjall::Keyspace;
+use bigtable::{Error, Result};
+use fjall::{AbstractTree, Keyspace, Slice};
 use futures::channel::oneshot;
 
 use crate::commit::admission;
@@ -29,6 +34,8 @@ use crate::engine::Engine;
 use crate::failure::fault::{self, Fault};
 use crate::layout::group::Group;
 use crate::layout::key::NO_KEY;
+use crate::layout::tuning::LARGE_VALUE_BYTES_MIN;
+use crate::upkeep::full::seal_full;
 use crate::upkeep::old_journals::release_journals;
 use crate::upkeep::seal::rotate;
 
@@ -38,6 +45,12 @@ const REMOVED_MIN: u64 = 1000;
 const REMOVED_PART: u64 = 4;
 /// Keyspaces with more bytes than this are not merged as a whole.
 const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
+/// The least size of a part of the large values that are put again. Batches wait for a part.
+const PART_BYTES: u64 = 256 << 10;
+/// The most entries that are read for a part.
+const PART_ENTRIES: u32 = 1000;
+/// The pause between two parts.
+const PAUSE: Duration = Duration::from_millis(1);
 /// The longest wait for buffers to be written out, and the time between two checks.
 const WRITING_OUT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -93,16 +106,15 @@ impl Work {
     fn run(&self) -> Result<()> {
         let groups = self.engine.wait_to_lead()?.groups.clone();
         let worth: Vec<_> = groups.iter().flat_map(keyspaces).filter(is_worth).collect();
-        let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
         for (group, history) in &worth {
             let (keyspace, removed) =
                 (group.keyspace(*history), &group.removed[usize::from(*history)]);
             let counted = removed.swap(0, Ordering::Relaxed);
-            let merged = self.merge(keyspace);
+            let merged = self.merge(keyspace, *history);
             if !matches!(merged, Ok(true)) {
                 removed.fetch_add(counted, Ordering::Relaxed);
             }
-            merged.map_err(fault)?;
+            merged?;
         }
         let merged: Vec<_> =
             worth.iter().map(|(group, history)| group.keyspace(*history)).collect();
@@ -111,11 +123,11 @@ impl Work {
 
     /// Merges a whole keyspace into its last level. Returns `false` if the disk has no room
     /// for the merge.
-    fn merge(&self, keyspace: &Keyspace) -> std::result::Result<bool, Fault> {
+    fn merge(&self, keyspace: &Keyspace, history: bool) -> Result<bool> {
         {
             // The commit lock excludes a batch whose readers need the shared snapshot that is
             // dropped below.
-            let lead = self.engine.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
+            let lead = self.engine.wait_to_lead()?;
             // The merge writes all of the keyspace again before it removes anything. It may use
             // the space that is reserved for upkeep, because it gives space back.
             if !admission::admits_merge(&self.engine, &lead, keyspace) {
@@ -125,18 +137,69 @@ impl Work {
             self.engine.snapshots.forget();
             self.begin_to_write_out(keyspace)?;
         }
+        self.merge_written(keyspace)?;
+        // The entries of a history are short, and merges drop some of them (H79).
+        if self.is_stopping() || history || !is_mostly_dead(keyspace) {
+            return Ok(true);
+        }
+        self.put_large_values_again(keyspace)?;
+        self.merge_written(keyspace)?;
+        Ok(true)
+    }
+
+    /// Merges a keyspace whose buffer was just sealed.
+    fn merge_written(&self, keyspace: &Keyspace) -> Result<()> {
         self.wait_until_written(keyspace);
         if self.is_stopping() {
-            return Ok(true);
+            return Ok(());
         }
         // The buffer may have been written out long ago.
         self.engine.freeing.follow(keyspace);
         let _paused = self.engine.merges.early_syncs.pause();
-        keyspace.major_compact()?;
-        if keyspace.is_kv_separated() && keyspace.fragmented_blob_bytes() > 0 {
-            keyspace.major_compact()?;
+        keyspace.major_compact().map_err(|e| self.fault(e))?;
+        // A merge finds out which large values are dead, and the next one acts on it.
+        if keyspace.fragmented_blob_bytes() > 0 {
+            keyspace.major_compact().map_err(|e| self.fault(e))?;
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Puts each large value under its key again, and seals the buffer. Readers see no difference.
+    /// Other batches are written between two parts. Without room on the disk, or if a value cannot
+    /// be read, the other values stay where they are.
+    fn put_large_values_again(&self, keyspace: &Keyspace) -> Result<()> {
+        let mut from = Bound::Unbounded;
+        while !self.is_stopping() {
+            {
+                let lead = self.engine.wait_to_lead()?;
+                if !admission::admits_merge(&self.engine, &lead, keyspace) {
+                    break;
+                }
+                let (puts, last) = match large_values(keyspace, from) {
+                    Ok(part) => part,
+                    Err(error) => {
+                        tell_unread(&self.engine, &error);
+                        break;
+                    }
+                };
+                let bytes = puts.bytes();
+                admission::admit(&self.engine, &lead, Use::Upkeep, bytes)?;
+                write_batch(&self.engine, puts.into(), self.engine.sync())?;
+                seal_full(&self.engine, &lead, bytes);
+                let Some(last) = last else { break };
+                from = Bound::Excluded(last);
+            }
+            // The lock is not fair: a committer that waits for it would hardly ever get it.
+            std::thread::sleep(PAUSE);
+        }
+        // The engine drops only what was superseded before the last batch.
+        let lead = self.engine.wait_to_lead()?;
+        admission::admit(&self.engine, &lead, Use::Upkeep, 0)?;
+        let mut puts = Puts::default();
+        puts.remove(keyspace, NO_KEY);
+        write_batch(&self.engine, puts.into(), self.engine.sync())?;
+        self.engine.snapshots.forget();
+        self.begin_to_write_out(keyspace)
     }
 
     /// Makes the engine remove the merged files, and the journal of their content. The engine
@@ -154,9 +217,7 @@ impl Work {
                 puts.remove(keyspace, NO_KEY);
             }
             write_batch(&self.engine, puts.into(), self.engine.sync())?;
-            let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
-            let mut merged = merged.iter();
-            merged.try_for_each(|keyspace| self.begin_to_write_out(keyspace)).map_err(fault)?;
+            merged.iter().try_for_each(|keyspace| self.begin_to_write_out(keyspace))?;
         }
         merged.iter().for_each(|keyspace| self.wait_until_written(keyspace));
         {
@@ -169,9 +230,14 @@ impl Work {
     }
 
     /// Seals the buffer, so that the engine writes it out. The caller holds the commit lock.
-    fn begin_to_write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
-        rotate(&self.engine, keyspace)?;
+    fn begin_to_write_out(&self, keyspace: &Keyspace) -> Result<()> {
+        rotate(&self.engine, keyspace).map_err(|e| self.fault(e))?;
         Ok(())
+    }
+
+    /// The engine's error for the caller.
+    fn fault(&self, error: fjall::Error) -> Error {
+        Fault::from(error).at(&self.engine.path, "giving space back")
     }
 
     /// Waits until the sealed buffers are written out, at most for [`WRITING_OUT_MAX`].
@@ -189,6 +255,36 @@ impl Work {
     }
 }
 
+/// Whether more than half of the bytes in files of large values are dead.
+fn is_mostly_dead(keyspace: &Keyspace) -> bool {
+    let files = &keyspace.tree.current_version().blob_files;
+    keyspace.fragmented_blob_bytes() > files.on_disk_size() / 2
+}
+
+fn tell_unread(engine: &Engine, error: &fjall::Error) {
+    tracing::warn!(
+        target: "percolator::store", event = "value_not_read", path = %engine.path.display(), %error,
+        "the space of removed large values was not given back, because a value that lives cannot be \
+         read; check the store with `percolator check`"
+    );
+}
+
+/// Some large values from this bound on, to be put again, and the last key that was read. There is
+/// none at the end of the keyspace.
+fn large_values(keyspace: &Keyspace, from: Bound<Slice>) -> fjall::Result<(Puts, Option<Slice>)> {
+    let mut puts = Puts::default();
+    for (read, entry) in (1..).zip(keyspace.range((from, Bound::Unbounded))) {
+        let (key, value) = entry.into_inner()?;
+        if value.len() >= LARGE_VALUE_BYTES_MIN as usize {
+            puts.insert(keyspace, key.clone(), value);
+        }
+        if puts.bytes() >= PART_BYTES || read >= PART_ENTRIES {
+            return Ok((puts, Some(key)));
+        }
+    }
+    Ok((puts, None))
+}
+
 /// The keyspaces of a group. The flag marks that of the history.
 fn keyspaces(group: &Arc<Group>) -> impl Iterator<Item = (Arc<Group>, bool)> {
     let history = group.history.is_some().then(|| (group.clone(), true));
@@ -201,4 +297,84 @@ fn is_worth((group, history): &(Arc<Group>, bool)) -> bool {
     removed >= REMOVED_MIN
         && removed >= keyspace.approximate_len() as u64 / REMOVED_PART
         && keyspace.disk_space() <= KEYSPACE_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use bigtable::{Family, Layout, LocalityGroup, Mutation, RowKey, RowMutation};
+    use bigtable::{Selection, Store, Table, TableSchema, TimeRange, Timestamp};
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::{FjallStore, FjallTable, Options};
+
+    const CELLS: Family = Family::from_static("cells");
+    /// The first rows stay, and the others are removed.
+    const KEPT: u64 = 100;
+    const ROWS: u64 = KEPT + REMOVED_MIN;
+    const VALUE_BYTES: usize = 8 << 10;
+
+    fn open(dir: &Path) -> (FjallStore, FjallTable) {
+        let store = FjallStore::open(dir, Options::default()).unwrap();
+        let groups = vec![LocalityGroup::on_disk("cells", Layout::Versions)];
+        let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
+        (store, table)
+    }
+
+    fn key(row: u64) -> RowKey {
+        RowKey::from(format!("{row:04}"))
+    }
+
+    /// A value that does not compress.
+    fn value(row: u64) -> Vec<u8> {
+        let mut x = row + 1;
+        let bytes = (0..VALUE_BYTES).map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x as u8
+        });
+        bytes.collect()
+    }
+
+    fn change(table: &FjallTable, row: u64, what: Mutation) {
+        block_on(table.mutate_row(RowMutation::new(key(row)).mutation(what))).unwrap();
+    }
+
+    fn check_values(table: &FjallTable) {
+        let newest = Selection::default().column(CELLS, "q", TimeRange::ALL, 1);
+        for row in 0..ROWS {
+            let cells = block_on(table.read_row(&key(row), &newest)).unwrap().cells;
+            let found: Vec<_> = cells.iter().map(|cell| cell.value.to_vec()).collect();
+            assert_eq!(found, if row < KEPT { vec![value(row)] } else { vec![] }, "row {row}");
+        }
+    }
+
+    #[test]
+    fn one_file_of_mostly_removed_large_values_gives_its_space_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, table) = open(dir.path());
+        for row in 0..ROWS {
+            change(&table, row, Mutation::set(CELLS, "q", Timestamp::ZERO, value(row)));
+        }
+        let (engine, info) = table.opened();
+        let cells = &info.groups[0].cells;
+        // All values are in one file before one of them is removed.
+        assert!(rotate(&engine, cells).unwrap());
+        crate::held::wait_until("it is written out", || cells.sealed_memtable_count() == 0);
+        assert_eq!(cells.blob_file_count(), 1);
+        for row in KEPT..ROWS {
+            change(&table, row, Mutation::delete(CELLS, "q", TimeRange::ALL));
+        }
+        block_on(store.reclaim()).unwrap();
+        let bytes = cells.disk_space();
+        let living = KEPT * VALUE_BYTES as u64;
+        assert!((living..living * 2).contains(&bytes), "{bytes} bytes, {living} living");
+        check_values(&table);
+        drop((engine, info, table, store));
+        let (_store, table) = open(dir.path());
+        check_values(&table);
+    }
 }
