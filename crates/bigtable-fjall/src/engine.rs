@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use bigtable::sync::locked;
 use bigtable::{Error, Result, Syncing, Timestamp};
@@ -36,6 +37,8 @@ use crate::upkeep::merges::Merges;
 use crate::waits::may_wait;
 
 /// The reason why these locks are never poisoned.
+/// The time for which other threads may take the commit lock.
+const LED_BY_OTHERS: Duration = Duration::from_millis(1);
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
 /// An open store. Dropping it closes its journals (`upkeep/closing.rs`).
@@ -211,6 +214,14 @@ impl Engine {
         let lead = self.lead.lock().map_err(|_| self.broken())?;
         self.check_usable()?;
         Ok(lead)
+    }
+
+    /// Lets committers that wait for the commit lock take it. A thread that takes it again and
+    /// again calls this in between. The lock is not fair: otherwise a committer would hardly ever
+    /// get it.
+    pub(crate) fn let_others_lead(&self) {
+        may_wait("other committers");
+        std::thread::sleep(LED_BY_OTHERS);
     }
 
     /// The error after a commit has panicked: the maps may differ from the keyspaces.

@@ -9,7 +9,6 @@
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use bigtable::{Error, Result};
 use fjall::{Keyspace, Slice};
@@ -31,8 +30,6 @@ use crate::upkeep::full::seal_full;
 
 /// The most keys removed in one batch. The commit lock is held for one batch.
 const BATCH_KEYS_MAX: usize = 4096;
-/// The pause between two batches.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Drops a table that is open, if it exists.
 pub(crate) fn drop_table(engine: &Engine, name: &str) -> Result<()> {
@@ -57,8 +54,7 @@ pub(crate) fn drop_table(engine: &Engine, name: &str) -> Result<()> {
             let mut last = None;
             while let Some(removed) = remove_some(engine, &info, group, history, last)? {
                 last = Some(removed);
-                // The lock is not fair: a committer that waits for it would hardly ever get it.
-                std::thread::sleep(PAUSE);
+                engine.let_others_lead();
             }
         }
     }

@@ -49,8 +49,6 @@ const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
 const PART_BYTES: u64 = 256 << 10;
 /// The most entries that are read for a part.
 const PART_ENTRIES: u32 = 1000;
-/// The pause between two parts.
-const PAUSE: Duration = Duration::from_millis(1);
 /// The longest wait for buffers to be written out, and the time between two checks.
 const WRITING_OUT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -169,37 +167,35 @@ impl Work {
     /// be read, the other values stay where they are.
     fn put_large_values_again(&self, keyspace: &Keyspace) -> Result<()> {
         let mut from = Bound::Unbounded;
-        while !self.is_stopping() {
-            {
-                let lead = self.engine.wait_to_lead()?;
-                if !admission::admits_merge(&self.engine, &lead, keyspace) {
-                    break;
-                }
-                let (puts, last) = match large_values(keyspace, from) {
-                    Ok(part) => part,
-                    Err(error) => {
-                        tell_unread(&self.engine, &error);
-                        break;
-                    }
-                };
-                let bytes = puts.bytes();
-                admission::admit(&self.engine, &lead, Use::Upkeep, bytes)?;
-                write_batch(&self.engine, puts.into(), self.engine.sync())?;
-                seal_full(&self.engine, &lead, bytes);
-                let Some(last) = last else { break };
-                from = Bound::Excluded(last);
-            }
-            // The lock is not fair: a committer that waits for it would hardly ever get it.
-            std::thread::sleep(PAUSE);
+        while !self.is_stopping()
+            && let Some(last) = self.put_some_again(keyspace, from)?
+        {
+            from = Bound::Excluded(last);
+            self.engine.let_others_lead();
         }
         // The engine drops only what was superseded before the last batch.
+        self.seal_behind_a_batch(&[keyspace])
+    }
+
+    /// Puts large values from this bound on again. Returns the last key that was read, if more are
+    /// to be read.
+    fn put_some_again(&self, keyspace: &Keyspace, from: Bound<Slice>) -> Result<Option<Slice>> {
         let lead = self.engine.wait_to_lead()?;
-        admission::admit(&self.engine, &lead, Use::Upkeep, 0)?;
-        let mut puts = Puts::default();
-        puts.remove(keyspace, NO_KEY);
+        if !admission::admits_merge(&self.engine, &lead, keyspace) {
+            return Ok(None);
+        }
+        let (puts, last) = match large_values(keyspace, from) {
+            Ok(part) => part,
+            Err(error) => {
+                tell_unread(&self.engine, &error);
+                return Ok(None);
+            }
+        };
+        let bytes = puts.bytes();
+        admission::admit(&self.engine, &lead, Use::Upkeep, bytes)?;
         write_batch(&self.engine, puts.into(), self.engine.sync())?;
-        self.engine.snapshots.forget();
-        self.begin_to_write_out(keyspace)
+        seal_full(&self.engine, &lead, bytes);
+        Ok(last)
     }
 
     /// Makes the engine remove the merged files, and the journal of their content. The engine
@@ -209,16 +205,7 @@ impl Work {
         if merged.is_empty() || self.is_stopping() {
             return Ok(());
         }
-        {
-            let lead = self.engine.wait_to_lead()?;
-            admission::admit(&self.engine, &lead, Use::Upkeep, 0)?;
-            let mut puts = Puts::default();
-            for keyspace in merged {
-                puts.remove(keyspace, NO_KEY);
-            }
-            write_batch(&self.engine, puts.into(), self.engine.sync())?;
-            merged.iter().try_for_each(|keyspace| self.begin_to_write_out(keyspace))?;
-        }
+        self.seal_behind_a_batch(merged)?;
         merged.iter().for_each(|keyspace| self.wait_until_written(keyspace));
         {
             let _lead = self.engine.wait_to_lead()?;
@@ -227,6 +214,16 @@ impl Work {
         }
         self.engine.freeing.catch_up();
         Ok(())
+    }
+
+    /// Removes a key that never exists from these keyspaces, and seals their buffers.
+    fn seal_behind_a_batch(&self, keyspaces: &[&Keyspace]) -> Result<()> {
+        let lead = self.engine.wait_to_lead()?;
+        admission::admit(&self.engine, &lead, Use::Upkeep, 0)?;
+        let mut puts = Puts::default();
+        keyspaces.iter().for_each(|keyspace| puts.remove(keyspace, NO_KEY));
+        write_batch(&self.engine, puts.into(), self.engine.sync())?;
+        keyspaces.iter().try_for_each(|keyspace| self.begin_to_write_out(keyspace))
     }
 
     /// Seals the buffer, so that the engine writes it out. The caller holds the commit lock.
@@ -263,7 +260,7 @@ fn is_mostly_dead(keyspace: &Keyspace) -> bool {
 
 fn tell_unread(engine: &Engine, error: &fjall::Error) {
     tracing::warn!(
-        target: "percolator::store", event = "value_not_read", path = %engine.path.display(), %error,
+        target: "percolator::store", event = "value_not_read", dir = %engine.path.display(), %error,
         "the space of removed large values was not given back, because a value that lives cannot be \
          read; check the store with `percolator check`"
     );
@@ -308,7 +305,8 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
-    use crate::{FjallStore, FjallTable, Options};
+    use crate::held::wait_until;
+    use crate::{Durability, FjallStore, FjallTable, Options};
 
     const CELLS: Family = Family::from_static("cells");
     /// The first rows stay, and the others are removed.
@@ -317,7 +315,8 @@ mod tests {
     const VALUE_BYTES: usize = 8 << 10;
 
     fn open(dir: &Path) -> (FjallStore, FjallTable) {
-        let store = FjallStore::open(dir, Options::default()).unwrap();
+        let options = Options { durability: Durability::Buffered, ..Options::default() };
+        let store = FjallStore::open(dir, options).unwrap();
         let groups = vec![LocalityGroup::on_disk("cells", Layout::Versions)];
         let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
         (store, table)
@@ -343,12 +342,31 @@ mod tests {
         block_on(table.mutate_row(RowMutation::new(key(row)).mutation(what))).unwrap();
     }
 
-    fn check_values(table: &FjallTable) {
+    fn read(table: &FjallTable, row: u64) -> Vec<Vec<u8>> {
         let newest = Selection::default().column(CELLS, "q", TimeRange::ALL, 1);
+        let cells = block_on(table.read_row(&key(row), &newest)).unwrap().cells;
+        cells.iter().map(|cell| cell.value.to_vec()).collect()
+    }
+
+    fn check_values(table: &FjallTable) {
         for row in 0..ROWS {
-            let cells = block_on(table.read_row(&key(row), &newest)).unwrap().cells;
-            let found: Vec<_> = cells.iter().map(|cell| cell.value.to_vec()).collect();
-            assert_eq!(found, if row < KEPT { vec![value(row)] } else { vec![] }, "row {row}");
+            let expected = if row < KEPT { vec![value(row)] } else { vec![] };
+            assert_eq!(read(table, row), expected, "row {row}");
+        }
+    }
+
+    /// Sets all values, and removes most of them when they are in one file.
+    fn set_and_remove(table: &FjallTable) {
+        for row in 0..ROWS {
+            change(table, row, Mutation::set(CELLS, "q", Timestamp::ZERO, value(row)));
+        }
+        let (engine, info) = table.opened();
+        let cells = &info.groups[0].cells;
+        assert!(rotate(&engine, cells).unwrap());
+        wait_until("it is written out", || cells.sealed_memtable_count() == 0);
+        assert_eq!(cells.blob_file_count(), 1);
+        for row in KEPT..ROWS {
+            change(table, row, Mutation::delete(CELLS, "q", TimeRange::ALL));
         }
     }
 
@@ -356,25 +374,29 @@ mod tests {
     fn one_file_of_mostly_removed_large_values_gives_its_space_back() {
         let dir = tempfile::tempdir().unwrap();
         let (store, table) = open(dir.path());
-        for row in 0..ROWS {
-            change(&table, row, Mutation::set(CELLS, "q", Timestamp::ZERO, value(row)));
-        }
-        let (engine, info) = table.opened();
-        let cells = &info.groups[0].cells;
-        // All values are in one file before one of them is removed.
-        assert!(rotate(&engine, cells).unwrap());
-        crate::held::wait_until("it is written out", || cells.sealed_memtable_count() == 0);
-        assert_eq!(cells.blob_file_count(), 1);
-        for row in KEPT..ROWS {
-            change(&table, row, Mutation::delete(CELLS, "q", TimeRange::ALL));
-        }
+        set_and_remove(&table);
         block_on(store.reclaim()).unwrap();
-        let bytes = cells.disk_space();
+        let bytes = table.opened().1.groups[0].cells.disk_space();
         let living = KEPT * VALUE_BYTES as u64;
         assert!((living..living * 2).contains(&bytes), "{bytes} bytes, {living} living");
         check_values(&table);
-        drop((engine, info, table, store));
+        drop((table, store));
         let (_store, table) = open(dir.path());
         check_values(&table);
+    }
+
+    #[test]
+    fn a_large_value_that_cannot_be_read_stays_with_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, table) = open(dir.path());
+        set_and_remove(&table);
+        let values = table.opened().1.groups[0].cells.path().join("blobs").join("0");
+        let mut bytes = std::fs::read(&values).unwrap();
+        // The file is sorted, so this is a part of the first row's value.
+        bytes[VALUE_BYTES / 2] ^= 1;
+        std::fs::write(&values, bytes).unwrap();
+        block_on(store.reclaim()).unwrap();
+        assert!(values.exists());
+        assert_eq!(read(&table, KEPT - 1), [value(KEPT - 1)]);
     }
 }
