@@ -37,15 +37,15 @@ pub trait Runtime: Send + Sync + Debug {
     /// A uniformly random number.
     fn random(&self) -> u64;
 
-    /// Returns `Ready` if the task that is being polled may go on, and `Pending` if other
-    /// tasks should run first.
+    /// Takes up to `turns` turns of the task that is being polled, and counts them off. Returns
+    /// `Pending` if other tasks should run before the next one.
     ///
     /// A store in this process answers at once. A task that only reads would never be pending,
-    /// and would keep its thread from all other tasks. Clients therefore call this before each
-    /// read, and several times for a page of a scan. The default implementation always lets
-    /// the task go on.
-    fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
-        let _ = context;
+    /// and would keep its thread from all other tasks. Clients therefore take a turn before each
+    /// read, and several before a commit and for a page of a scan. The default implementation
+    /// always lets the task go on.
+    fn poll_turns(&self, turns: &mut usize, context: &mut Context<'_>) -> Poll<()> {
+        let _ = (turns, context);
         Poll::Ready(())
     }
 }

@@ -164,9 +164,8 @@ impl Shared {
     /// Lets other tasks run if it is their turn. Call it once for each read, and once for each
     /// page with the number of its rows.
     pub(crate) async fn take_turn(&self, rows: usize) {
-        for _ in 0..=rows / ROWS_OF_A_TURN {
-            poll_fn(|context| self.runtime().poll_turn(context)).await;
-        }
+        let mut turns = 1 + rows / ROWS_OF_A_TURN;
+        poll_fn(|context| self.runtime().poll_turns(&mut turns, context)).await;
     }
 
     /// The longest life of a request, if the store has no floor; otherwise `None`.

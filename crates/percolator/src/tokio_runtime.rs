@@ -2,7 +2,7 @@
 //! randomness.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -96,7 +96,11 @@ impl Runtime for TokioRuntime {
         getrandom::u64().expect("an operating system gives random numbers to every process")
     }
 
-    fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
-        coop::poll_proceed(context).map(|turn| turn.made_progress())
+    fn poll_turns(&self, turns: &mut usize, context: &mut Context<'_>) -> Poll<()> {
+        while *turns > 0 {
+            ready!(coop::poll_proceed(context)).made_progress();
+            *turns -= 1;
+        }
+        Poll::Ready(())
     }
 }
