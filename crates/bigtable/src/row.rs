@@ -131,10 +131,11 @@ pub struct Family(Cow<'static, str>);
 
 impl PartialEq for Family {
     /// Compares the addresses first: most names are constants of the program, so equal names
-    /// are usually the same text.
+    /// are usually the same text. Different names of one length usually begin differently.
     fn eq(&self, other: &Self) -> bool {
-        let (own, other) = (self.as_str(), other.as_str());
-        own.len() == other.len() && (own.as_ptr() == other.as_ptr() || own == other)
+        let (own, other) = (self.as_str().as_bytes(), other.as_str().as_bytes());
+        own.len() == other.len()
+            && (own.as_ptr() == other.as_ptr() || own.first() == other.first() && own == other)
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) struct Batch {
     pub(crate) memory: SmallVec<[MemoryChange; 2]>,
     /// The puts under columns' own keys, in groups with the layout `NewestFirst`. They update
     /// `recent.rs`.
-    pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 1]>,
+    pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 2]>,
     /// The bytes that the batch puts into write buffers.
     pub(crate) bytes: u64,
     /// Whether a large part of a write buffer is superseded.

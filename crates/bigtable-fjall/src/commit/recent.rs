@@ -25,11 +25,12 @@
 //!   is full. Meanwhile they and the two generations take no more than two full ones. The evicted
 //!   map is freed after its last entry.
 
-use std::collections::HashMap;
-use std::collections::hash_map::IntoIter;
+use std::hash::BuildHasher;
 
 use fjall::{Keyspace, Slice};
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::IntoIter;
 
 use crate::commit::buffers::{Buffers, Seen};
 use crate::mutants::{self, off};
@@ -43,15 +44,26 @@ const VALUE_BYTES_MAX: usize = 1280;
 /// Each added byte frees this many evicted ones.
 const FREED_TIMES: usize = 2;
 
-/// The pack under each key; `None` if the key has none.
-type Generation = HashMap<Slice, Option<Slice>, RandomState>;
+#[derive(Debug)]
+struct Entry {
+    key: Slice,
+    /// The pack under the key; `None` if the key has none.
+    value: Option<Slice>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.key.len() + bytes(&self.value) + ENTRY_BYTES
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Recent {
-    young: Generation,
-    old: Generation,
+    hasher: RandomState,
+    young: HashTable<Entry>,
+    old: HashTable<Entry>,
     /// The entries of the evicted generation that are not freed yet.
-    forgotten: Option<IntoIter<Slice, Option<Slice>>>,
+    forgotten: Option<IntoIter<Entry>>,
     young_bytes: usize,
     /// The most bytes of keys and values in one generation. Zero switches the cache off.
     generation_bytes_max: usize,
@@ -86,8 +98,9 @@ impl Recent {
     /// Creates a cache of at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Recent {
-            young: HashMap::default(),
-            old: HashMap::default(),
+            hasher: RandomState::default(),
+            young: HashTable::new(),
+            old: HashTable::new(),
             forgotten: None,
             young_bytes: 0,
             generation_bytes_max: bytes_max / 2,
@@ -112,16 +125,18 @@ impl Recent {
     /// Caches a value read at batch `batches`, unless a later batch has overwritten the key or
     /// the key is cached already.
     pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
-        if self.is_whole_since(batches) && self.may_learn(key, value.map_or(0, <[u8]>::len)) {
+        if self.is_whole_since(batches)
+            && let Some(hash) = self.may_learn(key, value.map_or(0, <[u8]>::len))
+        {
             // Copy both: a slice of the read block would keep the whole block in memory.
-            self.put(Slice::new(key), value.map(Slice::new));
+            self.put(hash, Entry { key: Slice::new(key), value: value.map(Slice::new) });
         }
     }
 
     /// Caches a value read by the holder of the commit lock, unless the key is cached already.
     pub(crate) fn learn(&mut self, key: &[u8], value: &Option<Slice>) {
-        if self.may_learn(key, bytes(value)) {
-            self.put(Slice::new(key), value.clone());
+        if let Some(hash) = self.may_learn(key, bytes(value)) {
+            self.put(hash, Entry { key: Slice::new(key), value: value.clone() });
         }
     }
 
@@ -130,9 +145,14 @@ impl Recent {
         batches == self.as_of || (self.whole_since..self.as_of).contains(&batches)
     }
 
-    fn may_learn(&self, key: &[u8], value_bytes: usize) -> bool {
-        let known = || self.young.contains_key(key) || self.old.contains_key(key);
-        value_bytes <= VALUE_BYTES_MAX && self.generation_bytes_max > 0 && !known()
+    /// The key's hash, if a value of this length may be cached for it.
+    fn may_learn(&self, key: &[u8], value_bytes: usize) -> Option<u64> {
+        if value_bytes > VALUE_BYTES_MAX || self.generation_bytes_max == 0 {
+            return None;
+        }
+        let hash = self.hasher.hash_one(key);
+        let known = [&self.young, &self.old].iter().any(|g| g.find(hash, is(key)).is_some());
+        (!known).then_some(hash)
     }
 
     /// Follows the write buffers of a keyspace of newest versions, which was just opened. The
@@ -169,42 +189,45 @@ impl Recent {
         key: &[u8],
         see: impl FnOnce(Option<&Slice>) -> T,
     ) -> Option<T> {
-        if let Some(value) = self.young.get(key) {
-            return Some(see(value.as_ref()));
+        let hash = self.hasher.hash_one(key);
+        if let Some(entry) = self.young.find(hash, is(key)) {
+            return Some(see(entry.value.as_ref()));
         }
-        let (key, value) = self.old.remove_entry(key)?;
-        let seen = see(value.as_ref());
-        self.put(key, value);
+        let entry = take(&mut self.old, hash, key)?;
+        let seen = see(entry.value.as_ref());
+        self.put(hash, entry);
         Some(seen)
     }
 
     /// Caches the published value of a key, or that the key has none.
     pub(crate) fn set(&mut self, key: Slice, value: Option<Slice>) {
+        let hash = self.hasher.hash_one(&*key);
         if bytes(&value) > VALUE_BYTES_MAX || self.generation_bytes_max == 0 {
             self.is_forgetting();
-            self.old.remove(&key);
-            if let Some((key, value)) = self.young.remove_entry(&key) {
-                self.young_bytes -= bytes_of_entry(&key, &value);
+            take(&mut self.old, hash, &key);
+            if let Some(entry) = take(&mut self.young, hash, &key) {
+                self.young_bytes -= entry.bytes();
             }
-        } else if let Some(known) = self.young.get_mut(&key) {
+        } else if let Some(known) = self.young.find_mut(hash, is(&key)) {
             // The usual case: a writer has just read the previous value, so it is in the
             // younger generation.
-            let grown = bytes(&value).saturating_sub(bytes(known));
-            self.young_bytes = self.young_bytes - bytes(known) + bytes(&value);
-            *known = value;
+            let grown = bytes(&value).saturating_sub(bytes(&known.value));
+            self.young_bytes = self.young_bytes - bytes(&known.value) + bytes(&value);
+            known.value = value;
             self.free(FREED_TIMES * grown);
             self.turn_if_full();
         } else {
-            self.old.remove(&key);
-            self.put(key, value);
+            take(&mut self.old, hash, &key);
+            self.put(hash, Entry { key, value });
         }
     }
 
     /// Adds an entry to the younger generation, which has none for the key.
-    fn put(&mut self, key: Slice, value: Option<Slice>) {
-        let added = bytes_of_entry(&key, &value);
+    fn put(&mut self, hash: u64, entry: Entry) {
+        let added = entry.bytes();
         self.young_bytes += added;
-        self.young.insert(key, value);
+        let hasher = &self.hasher;
+        self.young.insert_unique(hash, entry, |entry| hasher.hash_one(&*entry.key));
         self.free(FREED_TIMES * added);
         self.turn_if_full();
     }
@@ -213,12 +236,12 @@ impl Recent {
     fn free(&mut self, mut bytes: usize) {
         let Some(forgotten) = &mut self.forgotten else { return };
         while bytes > 0 {
-            let Some((key, value)) = forgotten.next() else {
+            let Some(entry) = forgotten.next() else {
                 // This frees the map.
                 self.forgotten = None;
                 return;
             };
-            bytes = bytes.saturating_sub(bytes_of_entry(&key, &value));
+            bytes = bytes.saturating_sub(entry.bytes());
         }
     }
 
@@ -227,7 +250,7 @@ impl Recent {
         if self.young_bytes > self.generation_bytes_max {
             // Reserve as many entries as before: a map that grows rehashes all entries each
             // time.
-            let next = HashMap::with_capacity_and_hasher(self.young.len(), RandomState::default());
+            let next = HashTable::with_capacity(self.young.len());
             let evicted =
                 std::mem::replace(&mut self.old, std::mem::replace(&mut self.young, next));
             self.forgotten = Some(evicted.into_iter());
@@ -239,8 +262,14 @@ impl Recent {
     }
 }
 
-fn bytes_of_entry(key: &Slice, value: &Option<Slice>) -> usize {
-    key.len() + bytes(value) + ENTRY_BYTES
+/// Whether an entry is that of the key.
+fn is(key: &[u8]) -> impl Fn(&Entry) -> bool {
+    move |entry| *entry.key == *key
+}
+
+/// Removes and returns the entry of a key.
+fn take(generation: &mut HashTable<Entry>, hash: u64, key: &[u8]) -> Option<Entry> {
+    generation.find_entry(hash, is(key)).ok().map(|entry| entry.remove().0)
 }
 
 fn bytes(value: &Option<Slice>) -> usize {

@@ -25,7 +25,7 @@ use std::ops::Deref;
 
 use bigtable::Timestamp;
 use memchr::memchr;
-use smallvec::SmallVec;
+use tinyvec::TinyVec;
 
 /// A key that no cell has: every key of a cell is longer.
 pub(crate) const NO_KEY: [u8; 1] = [0];
@@ -44,15 +44,8 @@ const TIME_BYTES: usize = 7;
 const TIME_MASK: u64 = (1 << (8 * TIME_BYTES)) - 1;
 
 /// A key, or the prefix of a key.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key(SmallVec<[u8; KEY_BYTES_INLINE]>);
-
-impl Clone for Key {
-    fn clone(&self) -> Self {
-        // `SmallVec::clone` would copy byte by byte.
-        Key::from_prefix(self)
-    }
-}
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(TinyVec<[u8; KEY_BYTES_INLINE]>);
 
 impl Deref for Key {
     type Target = [u8];
@@ -65,7 +58,7 @@ impl Deref for Key {
 impl Key {
     /// The prefix of all keys of a table.
     pub(crate) fn table(table: u32) -> Self {
-        let mut key = Key(SmallVec::new());
+        let mut key = Key(TinyVec::new());
         match u8::try_from(table) {
             Ok(short) if short < LONG_ID => key.0.push(short),
             _ => {
@@ -114,7 +107,7 @@ impl Key {
 
     /// A prefix, from the first bytes of another key.
     pub(crate) fn from_prefix(bytes: &[u8]) -> Self {
-        Key(SmallVec::from_slice(bytes))
+        Key(TinyVec::from(bytes))
     }
 
     /// The lowest byte string above every key that begins with `self`.
@@ -130,11 +123,8 @@ impl Key {
     }
 
     fn push_escaped(&mut self, text: &[u8]) {
-        // Most texts have nothing to escape. A loop without an early exit lets the compiler
-        // compare several bytes at a time.
-        let plain = text.iter().fold(true, |plain, byte| plain & (*byte > ESCAPE));
-        self.0.reserve(text.len() + 1);
-        if plain {
+        // Most texts have nothing to escape.
+        if is_plain(text) {
             self.0.extend_from_slice(text);
         } else {
             for byte in text {
@@ -146,6 +136,19 @@ impl Key {
         }
         self.0.push(END);
     }
+}
+
+/// Whether no byte of the text needs to be escaped. Compares eight bytes at a time.
+fn is_plain(text: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xFF;
+    const HIGH_BITS: u64 = ONES << 7;
+    let (words, rest) = text.as_chunks();
+    // Subtracting sets the high bit of a byte that is too low, and maybe those of bytes after it.
+    let low = words
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+        .fold(0, |low, word| low | (word.wrapping_sub(ONES * u64::from(ESCAPE + 1)) & !word));
+    low & HIGH_BITS == 0 && rest.iter().all(|byte| *byte > ESCAPE)
 }
 
 /// Builds the keys of one row's columns, one after the other, in the same buffer. So table and

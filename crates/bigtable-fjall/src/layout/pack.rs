@@ -31,6 +31,7 @@ use std::ops::ControlFlow;
 use bigtable::{Bytes, TimeRange, Timestamp};
 use fjall::Slice;
 use smallvec::SmallVec;
+use tinyvec::TinyVec;
 
 use crate::failure::fault::Fault;
 use crate::options::Options;
@@ -81,6 +82,9 @@ impl<'a> Version<'a> {
 
 /// A version: its timestamp and its value.
 pub(crate) type TimedValue<'a> = (Timestamp, &'a [u8]);
+
+/// A pack that is being encoded.
+type Encoded = TinyVec<[u8; BYTES_INLINE]>;
 
 /// Versions of one column, newest first.
 pub(crate) type TimedValues<'a> = SmallVec<[TimedValue<'a>; VERSIONS_INLINE]>;
@@ -166,7 +170,7 @@ impl Pack {
 
     /// Encodes a pack of these versions, of which there is at least one.
     pub(crate) fn encode(versions: &[TimedValue<'_>], older: bool) -> Slice {
-        let mut bytes: SmallVec<[u8; BYTES_INLINE]> = SmallVec::new();
+        let mut bytes = Encoded::new();
         let mut older = older;
         for (timestamp, value) in versions {
             push(&mut bytes, *timestamp, value, std::mem::take(&mut older));
@@ -176,8 +180,7 @@ impl Pack {
 
     /// The pack with a newer version in front.
     pub(crate) fn with_newer(&self, timestamp: Timestamp, value: &[u8]) -> Slice {
-        let mut bytes: SmallVec<[u8; BYTES_INLINE]> =
-            SmallVec::with_capacity(STAMP_BYTES + value.len() + self.stored.len());
+        let mut bytes = Encoded::with_capacity(STAMP_BYTES + value.len() + self.stored.len());
         push(&mut bytes, timestamp, value, self.older());
         let first = bytes.len();
         bytes.extend_from_slice(&self.stored);
@@ -223,8 +226,7 @@ impl Pack {
         if self.walk()?.1.long {
             return Ok(self.stored);
         }
-        let mut bytes: SmallVec<[u8; BYTES_INLINE]> =
-            SmallVec::with_capacity(self.stored.len() + STAMP_BYTES);
+        let mut bytes = Encoded::with_capacity(self.stored.len() + STAMP_BYTES);
         bytes.extend_from_slice(&self.stored);
         bytes.extend_from_slice(&by.as_u64().to_be_bytes());
         Ok(Slice::new(&bytes))
@@ -315,7 +317,7 @@ impl Pack {
     }
 }
 
-fn push(bytes: &mut SmallVec<[u8; BYTES_INLINE]>, timestamp: Timestamp, value: &[u8], older: bool) {
+fn push(bytes: &mut Encoded, timestamp: Timestamp, value: &[u8], older: bool) {
     let length = if value.len() > VALUE_BYTES_MAX { 0 } else { value.len() as u64 + 1 };
     let older = if older { OLDER_BIT } else { 0 };
     let stamp = timestamp.as_u64() | length << LENGTH_SHIFT | older;
