@@ -79,7 +79,7 @@ pub(super) fn acknowledge_hinted(
     let seen = short_value.map_or(Seen::Apart(start_ts), Seen::Here);
     tx.looked_at = (!deleted).then(|| (cell.clone(), seen));
     if !off(mutants::NO_ACK) {
-        let ack = Cell { column: column.ack_of(&observed.observer), ..cell.clone() };
+        let ack = Cell::new(table, row, &column.ack_of(&observed.observer));
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s.as_u64().to_be_bytes())))?;
         tx.primary = Some(ack);
         tx.acknowledged_below = Some(at);

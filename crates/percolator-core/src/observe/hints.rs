@@ -24,6 +24,7 @@ use std::task::{Poll, Waker};
 
 use bigtable::RowKey;
 use bigtable::sync::locked;
+use foldhash::fast::RandomState;
 
 use crate::bell::Bell;
 use crate::observe::crew::Crew;
@@ -135,7 +136,7 @@ struct Lane {
     /// says whether only a scan has found it. Several changes of one cell need one visit only (the
     /// paper's message collapsing). A hash map is cheaper than a tree here. A tree compares rows at
     /// each push and pop, and in a long backlog these rows are no longer in the processor's caches.
-    waiting: HashMap<RowKey, (Option<Timestamp>, bool)>,
+    waiting: HashMap<RowKey, (Option<Timestamp>, bool), RandomState>,
     hints_max: usize,
     /// How many hints only a scan has found.
     found: usize,
@@ -192,7 +193,7 @@ impl Hints {
         let hints_max = HINTS_MAX / each.len().max(1);
         let lane = |(_, runs_max): &(_, usize)| Lane {
             queue: VecDeque::new(),
-            waiting: HashMap::new(),
+            waiting: HashMap::default(),
             hints_max,
             found: 0,
             runs: 0,

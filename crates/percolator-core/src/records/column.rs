@@ -5,6 +5,7 @@
 //! whole name becomes the *qualifier* of the families `data`, `lock`, `write` and so on (see
 //! [`layout`](crate::records::layout)).
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -222,20 +223,24 @@ impl Table {
 
 impl PartialEq for Table {
     fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name
+        Arc::ptr_eq(&self.0, &other.0) || self.0.name == other.0.name
     }
 }
 
 impl Eq for Table {}
 
 impl PartialOrd for Table {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for Table {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Handles of one program are usually clones of one another.
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Ordering::Equal;
+        }
         self.0.name.cmp(&other.0.name)
     }
 }

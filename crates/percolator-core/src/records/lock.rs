@@ -7,6 +7,8 @@
 //!   its owner writes into the cell.
 //! * The first byte distinguishes a primary lock from a secondary lock.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::records::codec::{Reader, put_bytes32};
@@ -53,7 +55,8 @@ impl std::fmt::Display for Incarnation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lock {
     /// The cell that decides the transaction's outcome; `None` if it is this very cell.
-    pub(crate) primary: Option<CellName>,
+    /// All secondary locks of a transaction share one name.
+    pub(crate) primary: Option<Arc<CellName>>,
     pub(crate) kind: Kind,
     /// Whether commit and roll-forward must leave a notification in the row. It is recorded
     /// here because the client that rolls forward may know another schema (H49, H59).
@@ -123,7 +126,7 @@ impl Lock {
         let lifetime_ms = reader.u32()?;
         let primary = match tag {
             PRIMARY => None,
-            SECONDARY => Some(CellName::read(&mut reader)?),
+            SECONDARY => Some(CellName::read(&mut reader)?.into()),
             _ => return None,
         };
         let short_value = match flags & FLAG_SHORT_VALUE {
@@ -146,10 +149,8 @@ mod tests {
 
     fn locks() -> impl Strategy<Value = Lock> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
-        let primary = ("[a-z]{1,9}", bytes(), bytes()).prop_map(|(table, row, column)| CellName {
-            table,
-            row: row.into(),
-            column: Column::from_stored(column),
+        let primary = ("[a-z]{1,9}", bytes(), bytes()).prop_map(|(table, row, column)| {
+            Arc::new(CellName { table, row: row.into(), column: Column::from_stored(column) })
         });
         (
             (proptest::option::of(primary), any::<bool>(), any::<bool>(), any::<u128>()),

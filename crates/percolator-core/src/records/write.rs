@@ -5,7 +5,7 @@
 //! store can test by a value prefix whether a write record points at `s`.
 
 use bigtable::Timestamp;
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 
 use crate::records::lock::Kind;
 use crate::{Error, Result};
@@ -31,16 +31,17 @@ pub(crate) fn pointing_at(start_ts: Timestamp) -> Bytes {
 }
 
 impl Write {
-    pub(crate) fn encode(&self) -> Bytes {
-        let value = self.short_value.as_deref().unwrap_or_default();
-        let mut out = BytesMut::with_capacity(HEADER_BYTES + value.len());
-        out.put_u64(self.start_ts.as_u64());
+    /// Encodes a record of these parts.
+    pub(crate) fn encode(start_ts: Timestamp, kind: Kind, short_value: Option<&[u8]>) -> Bytes {
+        let value = short_value.unwrap_or_default();
+        let mut out = Vec::with_capacity(HEADER_BYTES + value.len());
+        out.extend_from_slice(&start_ts.as_u64().to_be_bytes());
         let mut flags = 0;
-        flags |= if self.kind == Kind::Delete { FLAG_DELETE } else { 0 };
-        flags |= if self.short_value.is_some() { FLAG_SHORT_VALUE } else { 0 };
-        out.put_u8(flags);
-        out.put_slice(value);
-        out.freeze()
+        flags |= if kind == Kind::Delete { FLAG_DELETE } else { 0 };
+        flags |= if short_value.is_some() { FLAG_SHORT_VALUE } else { 0 };
+        out.push(flags);
+        out.extend_from_slice(value);
+        out.into()
     }
 
     pub(crate) fn decode(value: &Bytes) -> Result<Self> {
@@ -95,13 +96,11 @@ mod tests {
             put in any::<bool>(),
             value in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300)),
         ) {
-            let write = Write {
-                start_ts: Timestamp::new(ts).unwrap(),
-                kind: if put { Kind::Put } else { Kind::Delete },
-                short_value: value.map(Bytes::from),
-            };
-            let bytes = write.encode();
-            prop_assert!(bytes.starts_with(&pointing_at(write.start_ts)));
+            let start_ts = Timestamp::new(ts).unwrap();
+            let kind = if put { Kind::Put } else { Kind::Delete };
+            let bytes = Write::encode(start_ts, kind, value.as_deref());
+            prop_assert!(bytes.starts_with(&pointing_at(start_ts)));
+            let write = Write { start_ts, kind, short_value: value.map(Bytes::from) };
             prop_assert_eq!(Write::decode(&bytes).unwrap(), write);
         }
 

@@ -3,6 +3,7 @@
 //! timestamp is issued.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
@@ -276,7 +277,7 @@ pub(crate) fn view(table: &Table, row: &RowKey, cell: &bigtable::Cell) -> Result
     Ok(LockView {
         cell: Cell::new(table, row, &column).location(),
         start_ts: cell.timestamp,
-        primary: lock.primary,
+        primary: lock.primary.map(Arc::unwrap_or_clone),
         delete: lock.kind == Kind::Delete,
         owner: lock.owner,
         wall_ms: lock.wall_ms,

@@ -61,31 +61,38 @@ impl Writes {
     }
 
     /// The new value of a cell, if the transaction has written it.
-    pub(crate) fn get(&self, cell: &Cell) -> Option<&Option<Bytes>> {
+    pub(crate) fn get(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        column: &Column,
+    ) -> Option<&Option<Bytes>> {
         match self {
-            Writes::Few(writes) => place(writes, cell).ok().map(|at| &writes[at].1),
-            Writes::Many(writes) => writes.get(cell),
+            Writes::Few(writes) => place(writes, table, row, column).ok().map(|at| &writes[at].1),
+            Writes::Many(writes) => writes.get(&Cell::new(table, row, column)),
         }
     }
 
-    /// Writes a cell, and replaces an earlier write of it.
-    pub(crate) fn insert(&mut self, cell: Cell, value: Option<Bytes>) {
+    /// Writes a cell. Returns the earlier write of it that this one replaces.
+    pub(crate) fn insert(&mut self, cell: Cell, value: Option<Bytes>) -> Option<Option<Bytes>> {
         match self {
-            Writes::Few(writes) => match place(writes, &cell) {
-                Ok(at) => writes[at].1 = value,
+            Writes::Few(writes) => match place(writes, &cell.table, &cell.row, &cell.column) {
+                Ok(at) => Some(std::mem::replace(&mut writes[at].1, value)),
                 Err(at) if writes.len() < FEW_MAX => {
                     if writes.is_empty() {
                         writes.reserve_exact(FIRST);
                     }
                     writes.insert(at, (cell, value));
+                    None
                 }
                 Err(_) => {
                     let mut tree: BTreeMap<_, _> = std::mem::take(writes).into_iter().collect();
                     tree.insert(cell, value);
                     *self = Writes::Many(tree);
+                    None
                 }
             },
-            Writes::Many(writes) => drop(writes.insert(cell, value)),
+            Writes::Many(writes) => writes.insert(cell, value),
         }
     }
 
@@ -148,8 +155,14 @@ impl<'a> Iterator for Rest<'a> {
 }
 
 /// The index of a cell's write, or the index at which it would be inserted.
-fn place(writes: &[(Cell, Option<Bytes>)], cell: &Cell) -> Result<usize, usize> {
-    writes.binary_search_by(|(known, _)| known.cmp(cell))
+fn place(
+    writes: &[(Cell, Option<Bytes>)],
+    table: &Table,
+    row: &RowKey,
+    column: &Column,
+) -> Result<usize, usize> {
+    let cell = (table, row, column);
+    writes.binary_search_by(|(known, _)| (&known.table, &known.row, &known.column).cmp(&cell))
 }
 
 impl Buffer {
@@ -196,14 +209,15 @@ mod tests {
                 let (mut writes, mut tree) = (Writes::default(), BTreeMap::new());
                 for n in 0..count {
                     let value = (n % 3 > 0).then(|| Bytes::from(vec![n as u8]));
-                    writes.insert(cell(n), value.clone());
-                    tree.insert(cell(n), value);
+                    let replaced = writes.insert(cell(n), value.clone());
+                    assert_eq!(replaced, tree.insert(cell(n), value));
                 }
                 assert_eq!((writes.len(), writes.is_empty()), (tree.len(), tree.is_empty()));
                 assert_eq!(matches!(writes, Writes::Many(_)), tree.len() > FEW_MAX);
                 assert_eq!(writes.first(), tree.keys().next());
                 for n in 0..50 {
-                    assert_eq!(writes.get(&cell(n)), tree.get(&cell(n)));
+                    let Cell { table, row, column } = cell(n);
+                    assert_eq!(writes.get(&table, &row, &column), tree.get(&cell(n)));
                     assert!(writes.from(&cell(n)).eq(tree.range(cell(n)..)));
                 }
                 assert!(writes.into_iter().eq(tree));

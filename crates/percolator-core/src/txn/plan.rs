@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::mutants::{self, off};
 use crate::observe::skip_all::acknowledge_all;
 use crate::options::CommitPath;
-use crate::records::column::{Cell, Table};
+use crate::records::column::{Cell, CellName, Table};
 use crate::records::lock::{Kind, Lock};
 use crate::records::schema::{Schema, Strength};
 use crate::shared::Shared;
@@ -50,15 +50,15 @@ impl Plan {
             writes = acknowledge_all(&schema, writes)?;
         }
         let Some(first) = writes.first() else { return Ok(None) };
-        let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
-        assert!(
-            writes.get(&primary).is_some(),
-            "the transaction does not write its primary {primary:?}"
-        );
-        let mut name = primary.location();
-        if off(mutants::GHOST_PRIMARY) {
-            name.row = "ghost".into();
-        }
+        let primary = match tx.primary.take() {
+            Some(Cell { table, row, column }) => {
+                let written = writes.get(&table, &row, &column).is_some();
+                assert!(written, "the transaction does not write its primary {row}/{column}");
+                Cell { table, row, column }
+            }
+            None => first.clone(),
+        };
+        let name = (writes.len() > 1).then(|| Arc::new(name_in_locks(&primary)));
         // All locks get the same wall time. Another client may watch several locks of a
         // transaction whose primary never came. Different wall times would look like signs of
         // life (H03).
@@ -91,7 +91,7 @@ impl Plan {
                 primary_row = index;
             }
             let lock = Lock {
-                primary: (!is_primary).then(|| name.clone()),
+                primary: name.clone().filter(|_| !is_primary),
                 kind,
                 notify,
                 owner: shared.incarnation(),
@@ -176,6 +176,15 @@ impl Plan {
         }
         cells
     }
+}
+
+/// The name of the primary that secondary locks hold.
+fn name_in_locks(primary: &Cell) -> CellName {
+    let mut name = primary.location();
+    if off(mutants::GHOST_PRIMARY) {
+        name.row = "ghost".into();
+    }
+    name
 }
 
 fn observed(schema: &Schema, cell: &Cell) -> Result<bool> {

@@ -98,11 +98,9 @@ pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<
     let mut predicate = Vec::with_capacity(3 * cells.len());
     for NewLock { column, unwritten_since, .. } in cells {
         let q = || column.to_bytes();
-        predicate.extend([
-            Probe::new(LOCK, q(), TimeRange::ALL),
-            Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)),
-            Probe::new(WRITE, q(), TimeRange::since(*unwritten_since)),
-        ]);
+        predicate.push(Probe::new(LOCK, q(), TimeRange::ALL));
+        predicate.push(Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)));
+        predicate.push(Probe::new(WRITE, q(), TimeRange::since(*unwritten_since)));
     }
     predicate
 }
@@ -141,8 +139,8 @@ fn push_commit(
     commit_ts: Timestamp,
 ) {
     let q = || column.to_bytes();
-    let write = Write { start_ts, kind: lock.kind, short_value: value.clone() };
-    effect.push(Mutation::set(WRITE, q(), commit_ts, write.encode()));
+    let write = Write::encode(start_ts, lock.kind, value.as_deref());
+    effect.push(Mutation::set(WRITE, q(), commit_ts, write));
     if lock.notify {
         effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
         // Older notifications can go: no other writer of the cell is undecided, because this

@@ -410,20 +410,21 @@ impl Transaction {
             ));
         }
         let names = cell.row.as_bytes().len() + cell.column.as_bytes().len();
+        let bytes_of = |value: &Option<Bytes>| names + value.as_ref().map_or(0, Bytes::len);
         let Buffer { writes, bytes } = &mut self.buffer;
-        let replaced = match writes.get(&cell) {
-            Some(old) => names + old.as_ref().map_or(0, Bytes::len),
-            None if writes.len() >= TRANSACTION_CELLS_MAX => {
+        let too_many = writes.len() >= TRANSACTION_CELLS_MAX;
+        if too_many || *bytes + names + length > TRANSACTION_BYTES_MAX {
+            // The write fits all the same if it replaces an earlier one.
+            let earlier = writes.get(&cell.table, &cell.row, &cell.column);
+            if too_many && earlier.is_none() {
                 return Err(too_large("cells", TRANSACTION_CELLS_MAX));
             }
-            None => 0,
-        };
-        let bytes_then = *bytes - replaced + names + length;
-        if bytes_then > TRANSACTION_BYTES_MAX {
-            return Err(too_large("bytes", TRANSACTION_BYTES_MAX));
+            if *bytes + names + length - earlier.map_or(0, bytes_of) > TRANSACTION_BYTES_MAX {
+                return Err(too_large("bytes", TRANSACTION_BYTES_MAX));
+            }
         }
-        *bytes = bytes_then;
-        writes.insert(cell, value);
+        *bytes += names + length;
+        *bytes -= writes.insert(cell, value).as_ref().map_or(0, bytes_of);
         Ok(())
     }
 
@@ -433,7 +434,7 @@ impl Transaction {
         if self.buffer.writes.is_empty() || !self.reads_own_writes || unseen {
             return None;
         }
-        self.buffer.writes.get(&Cell::new(table, row, column)).cloned()
+        self.buffer.writes.get(table, row, column).cloned()
     }
 }
 

@@ -7,7 +7,7 @@
 
 /// The arms, each with the instructions of one operation.
 const INSTRUCTIONS: [(&str, f64); 4] =
-    [("tx", 22_940.0), ("observed_set", 44_300.0), ("run", 51_740.0), ("document", 99_160.0)];
+    [("tx", 21_500.0), ("observed_set", 42_780.0), ("run", 48_600.0), ("document", 92_180.0)];
 /// How many operations are counted. The numbers above hold for this number alone.
 pub(super) const OPERATIONS: u64 = 2_000;
 /// The largest growth.

@@ -126,7 +126,7 @@ mod tests {
             });
             let short = value.filter(|n| *n <= 256);
             let lock = Lock {
-                primary,
+                primary: primary.map(Into::into),
                 kind: if value.is_some() { Kind::Put } else { Kind::Delete },
                 notify,
                 owner: Incarnation(7),
