@@ -12,8 +12,8 @@
 //! the work puts the living values again, and then merges once more.
 //!
 //! The work runs on its own thread, because the engine blocks, and never twice at the same
-//! time. Closing the store waits for the current keyspace. For that reason, large keyspaces
-//! are left to the engine's usual merges.
+//! time. Closing the store waits for the current merge. For that reason, large keyspaces are left
+//! to the engine's usual merges.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,8 +43,12 @@ use crate::upkeep::seal::rotate;
 const REMOVED_MIN: u64 = 1000;
 /// The part of a keyspace's entries that must be removed: one in this many.
 const REMOVED_PART: u64 = 4;
-/// Keyspaces with more bytes than this are not merged as a whole.
-const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
+/// Keyspaces with more bytes than this in sorted runs are not merged as a whole: a merge copies
+/// all of them. Tests of this crate have smaller stores.
+const RUN_BYTES_MAX: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
+/// Keyspaces with more bytes of large values than this are not merged, either: a merge copies up to
+/// a quarter of these files.
+const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// The least size of a part of the large values that are put again. Batches wait for a part.
 const PART_BYTES: u64 = 256 << 10;
 /// The most entries that are read for a part.
@@ -254,8 +258,7 @@ impl Work {
 
 /// Whether more than half of the bytes in files of large values are dead.
 fn is_mostly_dead(keyspace: &Keyspace) -> bool {
-    let files = &keyspace.tree.current_version().blob_files;
-    keyspace.fragmented_blob_bytes() > files.on_disk_size() / 2
+    keyspace.fragmented_blob_bytes() > value_bytes(keyspace) / 2
 }
 
 fn tell_unread(engine: &Engine, error: &fjall::Error) {
@@ -291,9 +294,16 @@ fn keyspaces(group: &Arc<Group>) -> impl Iterator<Item = (Arc<Group>, bool)> {
 fn is_worth((group, history): &(Arc<Group>, bool)) -> bool {
     let keyspace = group.keyspace(*history);
     let removed = group.removed[usize::from(*history)].load(Ordering::Relaxed);
+    let values = value_bytes(keyspace);
     removed >= REMOVED_MIN
         && removed >= keyspace.approximate_len() as u64 / REMOVED_PART
-        && keyspace.disk_space() <= KEYSPACE_BYTES_MAX
+        && keyspace.disk_space().saturating_sub(values) <= RUN_BYTES_MAX
+        && values <= VALUE_BYTES_MAX
+}
+
+/// The bytes of the files of large values.
+fn value_bytes(keyspace: &Keyspace) -> u64 {
+    keyspace.tree.current_version().blob_files.on_disk_size()
 }
 
 #[cfg(test)]
