@@ -37,13 +37,14 @@ pub trait Runtime: Send + Sync + Debug {
     /// A uniformly random number.
     fn random(&self) -> u64;
 
-    /// Takes up to `turns` turns of the task that is being polled, and counts them off. Returns
-    /// `Pending` if other tasks should run before the next one.
+    /// Takes turns of the task that is being polled. Returns `Ready` if it has taken all of them,
+    /// and the task may go on. Returns `Pending` if other tasks should run before the next turn;
+    /// `turns` is then the number that is still to be taken.
     ///
     /// A store in this process answers at once. A task that only reads would never be pending,
     /// and would keep its thread from all other tasks. Clients therefore take a turn before each
     /// read, and several before a commit and for a page of a scan. The default implementation
-    /// always lets the task go on.
+    /// counts none, and always lets the task go on.
     fn poll_turns(&self, turns: &mut usize, context: &mut Context<'_>) -> Poll<()> {
         let _ = (turns, context);
         Poll::Ready(())

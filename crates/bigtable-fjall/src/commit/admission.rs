@@ -73,7 +73,7 @@ pub(crate) fn admit_row(
 }
 
 /// Whether the disk has room to write all of a keyspace again before its old files are
-/// removed.
+/// removed. Large values count as if a merge copied all of them, which it does not.
 pub(crate) fn admits_merge(engine: &Engine, lead: &Lead, keyspace: &Keyspace) -> bool {
     look_again(engine, lead);
     lead.room.free.get() >= lead.room.reserve.get().upkeep.saturating_add(keyspace.disk_space())

@@ -372,6 +372,13 @@ mod tests {
         }
 
         #[test]
+        fn a_text_is_plain_if_each_of_its_bytes_is(
+            text in vec(prop_oneof![1 => 0x00..=0x03_u8, 9 => any::<u8>()], 0..40),
+        ) {
+            prop_assert_eq!(is_plain(&text), text.iter().all(|byte| *byte > ESCAPE));
+        }
+
+        #[test]
         fn any_bytes_parse_or_are_refused(bytes in vec(any::<u8>(), 0..40)) {
             check(&bytes);
         }

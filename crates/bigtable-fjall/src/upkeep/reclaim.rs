@@ -43,11 +43,11 @@ use crate::upkeep::seal::rotate;
 const REMOVED_MIN: u64 = 1000;
 /// The part of a keyspace's entries that must be removed: one in this many.
 const REMOVED_PART: u64 = 4;
-/// Keyspaces with more bytes than this in sorted runs are not merged as a whole: a merge copies
-/// all of them. Tests of this crate have smaller stores.
+/// Keyspaces with more bytes than this in sorted runs are left to the engine: a merge copies all of
+/// them. The large values of a test below exceed the limit of a test, and do not count.
 const RUN_BYTES_MAX: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
-/// Keyspaces with more bytes of large values than this are not merged, either: a merge copies up to
-/// a quarter of these files.
+/// Keyspaces with more bytes of large values than this are left to the engine, too. A merge copies
+/// up to a quarter of the files, and up to half of the bytes are put again through the journal.
 const VALUE_BYTES_MAX: u64 = 1 << 30;
 /// The least size of a part of the large values that are put again. Batches wait for a part.
 const PART_BYTES: u64 = 256 << 10;
@@ -88,7 +88,7 @@ impl Reclaiming {
         Ok(reply)
     }
 
-    /// Ends the work after the current keyspace.
+    /// Ends the work after the current merge.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread().take() {
@@ -130,8 +130,7 @@ impl Work {
             // The commit lock excludes a batch whose readers need the shared snapshot that is
             // dropped below.
             let lead = self.engine.wait_to_lead()?;
-            // The merge writes all of the keyspace again before it removes anything. It may use
-            // the space that is reserved for upkeep, because it gives space back.
+            // The merge may use the space that is reserved for upkeep, because it gives space back.
             if !admission::admits_merge(&self.engine, &lead, keyspace) {
                 return Ok(false);
             }
@@ -160,7 +159,7 @@ impl Work {
         let _paused = self.engine.merges.early_syncs.pause();
         keyspace.major_compact().map_err(|e| self.fault(e))?;
         // A merge finds out which large values are dead, and the next one acts on it.
-        if keyspace.fragmented_blob_bytes() > 0 {
+        if keyspace.fragmented_blob_bytes() > 0 && !self.is_stopping() {
             keyspace.major_compact().map_err(|e| self.fault(e))?;
         }
         Ok(())
@@ -297,8 +296,13 @@ fn is_worth((group, history): &(Arc<Group>, bool)) -> bool {
     let values = value_bytes(keyspace);
     removed >= REMOVED_MIN
         && removed >= keyspace.approximate_len() as u64 / REMOVED_PART
-        && keyspace.disk_space().saturating_sub(values) <= RUN_BYTES_MAX
-        && values <= VALUE_BYTES_MAX
+        && takes_short(keyspace.disk_space().saturating_sub(values), values)
+}
+
+/// Whether the work on a keyspace of this size ends soon. Sizes are bytes of sorted runs, and of
+/// the files of large values.
+fn takes_short(runs: u64, values: u64) -> bool {
+    runs <= RUN_BYTES_MAX && values <= VALUE_BYTES_MAX
 }
 
 /// The bytes of the files of large values.
@@ -393,6 +397,13 @@ mod tests {
         drop((table, store));
         let (_store, table) = open(dir.path());
         check_values(&table);
+    }
+
+    #[test]
+    fn keyspaces_with_too_many_bytes_of_either_kind_are_left_to_the_engine() {
+        assert!(takes_short(RUN_BYTES_MAX, VALUE_BYTES_MAX));
+        assert!(!takes_short(RUN_BYTES_MAX + 1, 0));
+        assert!(!takes_short(0, VALUE_BYTES_MAX + 1));
     }
 
     #[test]

@@ -51,10 +51,13 @@ impl Plan {
         }
         let Some(first) = writes.first() else { return Ok(None) };
         let primary = match tx.primary.take() {
-            Some(Cell { table, row, column }) => {
-                let written = writes.get(&table, &row, &column).is_some();
-                assert!(written, "the transaction does not write its primary {row}/{column}");
-                Cell { table, row, column }
+            Some(primary) => {
+                let written = writes.get(&primary.table, &primary.row, &primary.column);
+                assert!(
+                    written.is_some(),
+                    "the transaction does not write its primary {primary:?}"
+                );
+                primary
             }
             None => first.clone(),
         };

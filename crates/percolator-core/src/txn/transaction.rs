@@ -414,7 +414,7 @@ impl Transaction {
         let Buffer { writes, bytes } = &mut self.buffer;
         let too_many = writes.len() >= TRANSACTION_CELLS_MAX;
         if too_many || *bytes + names + length > TRANSACTION_BYTES_MAX {
-            // The write fits all the same if it replaces an earlier one.
+            // The write may fit all the same if it replaces an earlier one.
             let earlier = writes.get(&cell.table, &cell.row, &cell.column);
             if too_many && earlier.is_none() {
                 return Err(too_large("cells", TRANSACTION_CELLS_MAX));
