@@ -66,8 +66,8 @@ impl Puts {
         self.bytes
     }
 
-    /// Writes the puts through the engine. The caller holds the commit lock.
-    pub(crate) fn commit(mut self, db: &Database, sync: bool) -> fjall::Result<()> {
+    /// Writes the puts through the engine. None is left then. The caller holds the commit lock.
+    pub(crate) fn commit(&mut self, db: &Database, sync: bool) -> fjall::Result<()> {
         if self.puts.len() == 1
             && !sync
             && let Some(Put { keyspace, key, value }) = self.puts.pop()
@@ -77,10 +77,11 @@ impl Puts {
                 None => keyspace.remove(key),
             };
         }
+        self.bytes = 0;
         let mode = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
         let batch = OwnedWriteBatch::with_capacity(db.clone(), self.puts.len());
         let mut batch = batch.durability(Some(mode));
-        for Put { keyspace, key, value } in self.puts {
+        for Put { keyspace, key, value } in self.puts.drain(..) {
             match value {
                 Some(value) => batch.insert(&keyspace, key, value),
                 None => batch.remove(&keyspace, key),

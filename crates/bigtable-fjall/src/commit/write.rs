@@ -21,9 +21,10 @@ use crate::waits::may_wait;
 pub(super) const SHORT_BYTES_MAX: usize = 64 << 10;
 
 /// Writes one batch and publishes it. The caller holds the commit lock.
-pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<()> {
+pub(crate) fn write_batch(engine: &Engine, mut batch: Batch, sync: bool) -> Result<()> {
     engine.check_usable()?;
-    let Batch { writes, memory, newest, .. } = batch;
+    // The batch is used where it lies, because a move would copy the room for its puts.
+    let Batch { writes, memory, newest, .. } = &mut batch;
     if writes.is_empty() {
         return Ok(());
     }
@@ -40,13 +41,13 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
         engine.snapshots.keep(&engine.db);
     }
     let writing = engine.snapshots.begin(&engine.db).map_err(|_| engine.broken())?;
-    let written = writes.commit(&engine.db, sync);
+    let committed = writes.commit(&engine.db, sync);
     drop(writing);
-    if let Err(error) = written {
+    if let Err(error) = committed {
         return Err(not_written(engine, &error));
     }
-    let batch = Written { bytes, number, end: engine.db.visible_seqno(), calm };
-    if let Err(error) = engine.journals().after(&batch) {
+    let written = Written { bytes, number, end: engine.db.visible_seqno(), calm };
+    if let Err(error) = engine.journals().after(&written) {
         // The batch itself is as durable as required. Stop writes: before the next batch the
         // engine is opened anew, and its journals get their names.
         engine.stop(&fjall::Error::Io(error));
@@ -54,13 +55,13 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
     engine.snapshots.forget();
     {
         let mut recent = locked(&engine.recent);
-        for (key, value) in newest {
+        for (key, value) in newest.drain(..) {
             recent.set(key, value);
         }
         recent.is_as_of(engine.snapshots.batches());
     }
     if !memory.is_empty() {
-        engine.memory_mut().apply(memory);
+        engine.memory_mut().apply(memory.drain(..));
     }
     Ok(())
 }

@@ -55,24 +55,19 @@ impl Deref for Key {
     }
 }
 
+// The functions that build prefixes do not call each other: a key that one returns is copied.
 impl Key {
     /// The prefix of all keys of a table.
     pub(crate) fn table(table: u32) -> Self {
         let mut key = Key(TinyVec::new());
-        match u8::try_from(table) {
-            Ok(short) if short < LONG_ID => key.0.push(short),
-            _ => {
-                key.0.push(LONG_ID);
-                key.0.extend_from_slice(&table.to_be_bytes());
-            }
-        }
+        key.push_table(table);
         key
     }
 
     /// The prefix of all keys of a row.
     pub(crate) fn row(table: u32, row: &[u8]) -> Self {
-        let mut key = Key::table(table);
-        key.push_escaped(row);
+        let mut key = Key(TinyVec::new());
+        key.push_row(table, row);
         key
     }
 
@@ -85,7 +80,8 @@ impl Key {
 
     /// The prefix of all keys of one family in a row.
     pub(crate) fn family(table: u32, row: &[u8], family: u8) -> Self {
-        let mut key = Key::row(table, row);
+        let mut key = Key(TinyVec::new());
+        key.push_row(table, row);
         key.0.push(family);
         key
     }
@@ -93,7 +89,9 @@ impl Key {
     /// The prefix of all keys of a column. In groups with the layout `NewestFirst`, it is also
     /// the key of the column's newest pack.
     pub(crate) fn column(table: u32, row: &[u8], family: u8, qualifier: &[u8]) -> Self {
-        let mut key = Key::family(table, row, family);
+        let mut key = Key(TinyVec::new());
+        key.push_row(table, row);
+        key.0.push(family);
         key.push_escaped(qualifier);
         key
     }
@@ -120,6 +118,21 @@ impl Key {
             }
         }
         end
+    }
+
+    fn push_table(&mut self, table: u32) {
+        match u8::try_from(table) {
+            Ok(short) if short < LONG_ID => self.0.push(short),
+            _ => {
+                self.0.push(LONG_ID);
+                self.0.extend_from_slice(&table.to_be_bytes());
+            }
+        }
+    }
+
+    fn push_row(&mut self, table: u32, row: &[u8]) {
+        self.push_table(table);
+        self.push_escaped(row);
     }
 
     fn push_escaped(&mut self, text: &[u8]) {
