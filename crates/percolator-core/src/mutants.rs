@@ -11,6 +11,8 @@ bigtable::mutants! {
     NO_TOMB_ON_ABORT "no-tomb-on-abort" "H01 H24"
         by "h01_abort_by_the_owner_leaves_a_tomb_too",
     MISSING_PRIMARY_WAITS "missing-primary-waits" "H03",
+    LOCKS_OF_SEVERAL_TIMES "locks-of-several-times" "H03"
+        by "h03_two_secondaries_without_primary_expire_although_both_are_watched",
     GC_BEFORE_LOCKS "gc-before-locks" "H06",
     DROPPED_BEFORE_SYNC "dropped-before-sync" "H79"
         by "h79_what_the_sweep_wrote_is_durable_before_the_store_drops",

@@ -257,7 +257,7 @@ async fn collect(
         for row in page.rows {
             let notified = table.notified_row(&row.key)?;
             let cell = Cell::new(table, &notified, column);
-            if context.failures.delay(&cell, name, context.runtime().now()).is_some() {
+            if context.failures.delay(&cell, name, || context.runtime().now()).is_some() {
                 continue;
             }
             let seen: Vec<Timestamp> = row.cells.iter().map(|cell| cell.timestamp).collect();
@@ -292,7 +292,7 @@ async fn deliver(
     if context.is_paused(&registration.observed) {
         return Ok(false);
     }
-    tx.crew = Some(context.crew.clone());
+    tx.observing.get_or_insert_default().crew = Some(context.crew.clone());
     let s = tx.start_ts();
     let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
     let name = &registration.observed.observer;

@@ -109,13 +109,18 @@ impl Failures {
 
     /// How long the observer must still wait before it may try the cell again. `None` if it
     /// may try now.
-    pub(super) fn delay(&self, cell: &Cell, observer: &str, now: Duration) -> Option<Duration> {
+    pub(super) fn delay(
+        &self,
+        cell: &Cell,
+        observer: &str,
+        now: impl FnOnce() -> Duration,
+    ) -> Option<Duration> {
         let of = self.lock();
         if of.is_empty() {
             return None;
         }
         let failure = of.get(&(cell.clone(), observer.to_owned()))?;
-        failure.not_before.checked_sub(now).filter(|delay| !delay.is_zero())
+        failure.not_before.checked_sub(now()).filter(|delay| !delay.is_zero())
     }
 
     pub(super) fn note(

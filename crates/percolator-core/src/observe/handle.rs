@@ -151,7 +151,7 @@ async fn run_hinted(
     counted: &Run,
 ) -> Result<Option<Visit>> {
     let name = &registration.observed.observer;
-    if context.failures.delay(cell, name, context.runtime().now()).is_some() {
+    if context.failures.delay(cell, name, || context.runtime().now()).is_some() {
         return Ok(None);
     }
     let attempt = pin!(attempt_hinted(context, cell, registration, at, counted));
@@ -219,14 +219,14 @@ async fn attempt_hinted(
 ) -> Result<bool> {
     let Runner::Each(observer) = &registration.runner else { return Ok(false) };
     let Some(mut tx) = begin_run(context, registration).await? else { return Ok(false) };
-    let Some(change) = acknowledge_hinted(&mut tx, cell, &registration.observed, at)? else {
+    let Some(change) = acknowledge_hinted(&mut tx, cell, registration, at)? else {
         return Ok(false);
     };
     let handled = clear_seen(&cell.column, &[at], tx.start_ts());
     if !leave_room(&context.shared.limits(), &cell.row, &handled) {
         return Ok(false);
     }
-    tx.handled = handled;
+    tx.observing.get_or_insert_default().handled = handled;
     context.shared.counters().observer_runs_hinted.bump();
     run_observer(context, tx, registration, &**observer, change, &[at], Some(counted)).await?;
     Ok(true)
@@ -307,7 +307,7 @@ async fn run(
     if context.is_paused(&registration.observed) {
         return Ok(Ran::Paused);
     }
-    if let Some(delay) = context.failures.delay(cell, name, context.runtime().now()) {
+    if let Some(delay) = context.failures.delay(cell, name, || context.runtime().now()) {
         return Ok(Ran::Failed(Delay::Until(delay)));
     }
     let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
@@ -369,7 +369,7 @@ async fn attempt(
     // A notification in a table of its own is in another row, out of this commit's reach. With
     // other observers, it must stay for them (H53).
     if alone
-        && tx.primary.is_some()
+        && let Some(observing) = tx.observing.as_mut().filter(|observing| observing.ack.is_some())
         && !cell.table.notifies_apart()
         && (context.runs_all_of(&cell.table, &cell.column)
             || off(mutants::COMMIT_CLEARS_FOR_OTHERS))
@@ -377,9 +377,9 @@ async fn attempt(
         // The notification is in the row of the primary, so the commit can clear it. Where
         // there are too many versions for the commit's request, separate requests clear them
         // afterwards.
-        let handled = clear_seen(&cell.column, seen, tx.start_ts());
+        let handled = clear_seen(&cell.column, seen, tx.stamp.timestamp);
         if leave_room(&context.shared.limits(), &cell.row, &handled) {
-            tx.handled = handled;
+            observing.handled = handled;
             ran = Ran::Cleared;
         }
     }
@@ -394,7 +394,7 @@ async fn begin_run(context: &Context, registration: &Registration) -> Result<Opt
     if context.is_paused(&registration.observed) {
         return Ok(None);
     }
-    tx.crew = Some(context.crew.clone());
+    tx.observing.get_or_insert_default().crew = Some(context.crew.clone());
     Ok(Some(tx))
 }
 
@@ -503,14 +503,13 @@ pub(super) async fn acknowledge(
     }
     let changed = of(column);
     let dirty = changed.filter(|v| acked.is_none_or(|acked| v.commit_ts > acked));
-    tx.looked_at = changed.filter(|v| !v.deleted).map(|v| {
+    tx.observing.get_or_insert_default().looked_at = changed.filter(|v| !v.deleted).map(|v| {
         let seen = v.value.clone().map_or(Seen::Apart(v.start_ts), Seen::Here);
         (cell.clone(), seen)
     });
     if dirty.is_some() && !off(mutants::NO_ACK) {
-        let s = tx.start_ts().as_u64().to_be_bytes();
-        tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s)))?;
-        tx.primary = Some(ack);
+        tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s.as_u64().to_be_bytes())))?;
+        tx.observing.get_or_insert_default().ack = Some(ack);
     }
     Ok(dirty.map(|v| change_of(cell, v.commit_ts, v.deleted)))
 }

@@ -34,7 +34,7 @@ use crate::observe::change::Change;
 use crate::observe::observer::{Registration, Runner};
 use crate::records::column::Cell;
 use crate::records::lock::Kind;
-use crate::records::schema::{Observed, Strength};
+use crate::records::schema::Strength;
 use crate::records::write::Write;
 use crate::shared::Shared;
 use crate::txn::get::{Seen, glance};
@@ -54,14 +54,14 @@ pub(super) fn may_be_hinted(shared: &Shared, cell: &Cell, registration: &Registr
 pub(super) fn acknowledge_hinted(
     tx: &mut Transaction,
     cell: &Cell,
-    observed: &Observed,
+    registration: &Registration,
     at: Timestamp,
 ) -> Result<Option<Change>> {
     let Cell { table, row, column } = cell;
     let schema = tx.shared.known_schema();
     let mut of = schema.of(table.name(), column);
-    let is_alone =
-        of.next() == Some(observed) && (of.next().is_none() || off(mutants::HINTED_FOR_OTHERS));
+    let is_alone = of.next() == Some(&registration.observed)
+        && (of.next().is_none() || off(mutants::HINTED_FOR_OTHERS));
     if !is_alone {
         return Ok(None);
     }
@@ -77,13 +77,14 @@ pub(super) fn acknowledge_hinted(
     }
     // A long value is read when the observer asks for it.
     let seen = short_value.map_or(Seen::Apart(start_ts), Seen::Here);
-    tx.looked_at = (!deleted).then(|| (cell.clone(), seen));
+    let looked_at = (!deleted).then(|| (cell.clone(), seen));
     if !off(mutants::NO_ACK) {
-        let ack = Cell::new(table, row, &column.ack_of(&observed.observer));
+        let ack = Cell::new(table, row, &registration.ack);
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s.as_u64().to_be_bytes())))?;
-        tx.primary = Some(ack);
-        tx.acknowledged_below = Some(at);
+        let observing = tx.observing.get_or_insert_default();
+        (observing.ack, observing.acknowledged_below) = (Some(ack), Some(at));
     }
+    tx.observing.get_or_insert_default().looked_at = looked_at;
     let Cell { table, row, column } = cell.clone();
     Ok(Some(Change { table, row, column, commit_ts, deleted }))
 }

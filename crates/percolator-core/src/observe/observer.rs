@@ -189,6 +189,8 @@ pub struct Registration {
     pub(crate) observed: Observed,
     /// The observer's name again, shared by the transactions of its runs.
     pub(crate) name: Arc<str>,
+    /// The column of the observer's acknowledgements. Only strong observers make any.
+    pub(crate) ack: Column,
     pub(crate) runner: Runner,
     pub(crate) runs_max: Option<usize>,
 }
@@ -274,9 +276,9 @@ impl Registration {
         strength: Strength,
         runner: Runner,
     ) -> Self {
-        let name = observer.as_str().into();
+        let (name, ack) = (observer.as_str().into(), column.ack_of(&observer));
         let observed = Observed { table, column, observer, strength };
-        Registration { observed, name, runner, runs_max: None }
+        Registration { observed, name, ack, runner, runs_max: None }
     }
 }
 

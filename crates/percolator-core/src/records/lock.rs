@@ -35,6 +35,17 @@ pub(crate) enum Kind {
     Delete,
 }
 
+/// The change that a transaction makes to one cell, with its value if that is short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Intent {
+    pub(crate) kind: Kind,
+    /// Whether commit and roll-forward must leave a notification in the row. It is recorded
+    /// in the lock because the client that rolls forward may know another schema (H49, H59).
+    pub(crate) notify: bool,
+    /// The value, if it is short enough to travel with lock and write record.
+    pub(crate) short_value: Option<Bytes>,
+}
+
 /// The name of one life of one client. It is drawn at random at every start and never reused.
 ///
 /// ```
@@ -57,29 +68,36 @@ pub(crate) struct Lock {
     /// The cell that decides the transaction's outcome; `None` if it is this very cell.
     /// All secondary locks of a transaction share one name.
     pub(crate) primary: Option<Arc<CellName>>,
-    pub(crate) kind: Kind,
-    /// Whether commit and roll-forward must leave a notification in the row. It is recorded
-    /// here because the client that rolls forward may know another schema (H49, H59).
-    pub(crate) notify: bool,
     pub(crate) owner: Incarnation,
     /// The owner's wall clock when it last wrote the lock.
     pub(crate) wall_ms: u64,
     /// How long the lock may stay unchanged before its owner is suspect.
     pub(crate) lifetime_ms: u32,
-    /// The value, if it is short enough to travel with lock and write record.
-    pub(crate) short_value: Option<Bytes>,
+    pub(crate) intent: Intent,
+}
+
+impl Intent {
+    /// The length in bytes of the encoded lock with this intent. A secondary lock names its
+    /// primary.
+    pub(crate) fn lock_len(&self, primary: Option<&CellName>) -> usize {
+        let primary = primary.map_or(0, |primary| {
+            6 + primary.table.len() + primary.row.as_bytes().len() + primary.column.as_bytes().len()
+        });
+        HEAD_BYTES + primary + self.short_value.as_ref().map_or(0, |value| 4 + value.len())
+    }
 }
 
 impl Lock {
     pub(crate) fn encode(&self) -> Bytes {
-        let value = self.short_value.as_deref().unwrap_or_default();
+        let Intent { kind, notify, short_value } = &self.intent;
+        let value = short_value.as_deref().unwrap_or_default();
         let mut out = BytesMut::with_capacity(64 + value.len());
         out.put_u8(if self.primary.is_none() { PRIMARY } else { SECONDARY });
         out.put_u8(VERSION);
         let mut flags = 0;
-        flags |= if self.kind == Kind::Delete { FLAG_DELETE } else { 0 };
-        flags |= if self.notify { FLAG_NOTIFY } else { 0 };
-        flags |= if self.short_value.is_some() { FLAG_SHORT_VALUE } else { 0 };
+        flags |= if *kind == Kind::Delete { FLAG_DELETE } else { 0 };
+        flags |= if *notify { FLAG_NOTIFY } else { 0 };
+        flags |= if short_value.is_some() { FLAG_SHORT_VALUE } else { 0 };
         out.put_u8(flags);
         out.put_u128(self.owner.0);
         out.put_u64(self.wall_ms);
@@ -87,7 +105,7 @@ impl Lock {
         if let Some(primary) = &self.primary {
             put_cell(&mut out, &primary.table, &primary.row, &primary.column);
         }
-        if let Some(value) = &self.short_value {
+        if let Some(value) = short_value {
             put_bytes32(&mut out, value);
         }
         out.freeze()
@@ -100,14 +118,6 @@ impl Lock {
         let mut encoded = self.encode();
         encoded.truncate(HEAD_BYTES);
         encoded
-    }
-
-    /// The length of the encoded record in bytes.
-    pub(crate) fn encoded_len(&self) -> usize {
-        let primary = self.primary.as_ref().map_or(0, |primary| {
-            6 + primary.table.len() + primary.row.as_bytes().len() + primary.column.as_bytes().len()
-        });
-        HEAD_BYTES + primary + self.short_value.as_ref().map_or(0, |value| 4 + value.len())
     }
 
     pub(crate) fn decode(value: &Bytes) -> Result<Self> {
@@ -136,7 +146,8 @@ impl Lock {
         let kind = if flags & FLAG_DELETE != 0 { Kind::Delete } else { Kind::Put };
         let notify = flags & FLAG_NOTIFY != 0;
         let known = flags & !(FLAG_DELETE | FLAG_NOTIFY | FLAG_SHORT_VALUE) == 0;
-        let lock = Lock { primary, kind, notify, owner, wall_ms, lifetime_ms, short_value };
+        let intent = Intent { kind, notify, short_value };
+        let lock = Lock { primary, owner, wall_ms, lifetime_ms, intent };
         (known && reader.is_empty()).then_some(lock)
     }
 }
@@ -157,22 +168,17 @@ mod tests {
             (any::<u64>(), any::<u32>(), proptest::option::of(bytes())),
         )
             .prop_map(|((primary, put, notify, owner), (wall_ms, lifetime_ms, value))| {
-                Lock {
-                    primary,
-                    kind: if put { Kind::Put } else { Kind::Delete },
-                    notify,
-                    owner: Incarnation(owner),
-                    wall_ms,
-                    lifetime_ms,
-                    short_value: value,
-                }
+                let kind = if put { Kind::Put } else { Kind::Delete };
+                let intent = Intent { kind, notify, short_value: value };
+                Lock { primary, owner: Incarnation(owner), wall_ms, lifetime_ms, intent }
             })
     }
 
     proptest! {
         #[test]
         fn encoding_round_trips(lock in locks()) {
-            prop_assert_eq!(lock.encode().len(), lock.encoded_len());
+            let len = lock.intent.lock_len(lock.primary.as_deref());
+            prop_assert_eq!(lock.encode().len(), len);
             prop_assert_eq!(Lock::decode(&lock.encode()).unwrap(), lock);
         }
 

@@ -11,7 +11,7 @@ use crate::records::lock::Kind;
 use crate::{Error, Result};
 
 /// The length of start timestamp and flags.
-const HEADER_BYTES: usize = 9;
+pub(crate) const HEADER_BYTES: usize = 9;
 const FLAG_DELETE: u8 = 1;
 const FLAG_SHORT_VALUE: u8 = 2;
 

@@ -278,9 +278,9 @@ pub(crate) fn view(table: &Table, row: &RowKey, cell: &bigtable::Cell) -> Result
         cell: Cell::new(table, row, &column).location(),
         start_ts: cell.timestamp,
         primary: lock.primary.map(Arc::unwrap_or_clone),
-        delete: lock.kind == Kind::Delete,
+        delete: lock.intent.kind == Kind::Delete,
         owner: lock.owner,
         wall_ms: lock.wall_ms,
-        short_value: lock.short_value,
+        short_value: lock.intent.short_value,
     })
 }

@@ -292,7 +292,7 @@ async fn apply_to_locks_seen(shared: &Shared, met: &FoundLock, verdict: Verdict)
     let mut cells = Vec::with_capacity(found.cells.len());
     for cell in &found.cells {
         let column = Column::from_stored(cell.qualifier.clone());
-        cells.push(LockedCell { column, lock: Lock::decode(&cell.value)? });
+        cells.push(LockedCell { column, intent: Lock::decode(&cell.value)?.intent });
     }
     if cells.is_empty() {
         return Ok(true);
@@ -311,7 +311,7 @@ async fn apply_to_locks_seen(shared: &Shared, met: &FoundLock, verdict: Verdict)
         Some(Verdict::Committed(commit_ts)) => {
             part(size::commit_of_cell);
             if off(mutants::ROLL_FORWARD_FORGETS_NOTIFY) {
-                cells.iter_mut().for_each(|cell| cell.lock.notify = false);
+                cells.iter_mut().for_each(|cell| cell.intent.notify = false);
             }
             let request = rows::commit(row, met.start_ts, commit_ts, &cells);
             if change(table.store(), request).await? == Branch::Then {
@@ -321,7 +321,7 @@ async fn apply_to_locks_seen(shared: &Shared, met: &FoundLock, verdict: Verdict)
                     start_ts = met.start_ts.as_u64(), commit_ts = commit_ts.as_u64(),
                     table = table.name(), row = %row,
                 );
-                for LockedCell { column, .. } in cells.iter().filter(|c| c.lock.notify) {
+                for LockedCell { column, .. } in cells.iter().filter(|c| c.intent.notify) {
                     let cell = Cell::new(table, row, column);
                     shared.hint(&Hint::new(cell, None));
                 }

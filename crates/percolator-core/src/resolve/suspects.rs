@@ -79,17 +79,15 @@ fn make_room(watched: &mut BTreeMap<(Timestamp, bool), Watched>, now: Duration) 
 mod tests {
     use super::*;
     use crate::Incarnation;
-    use crate::records::lock::{Kind, Lock};
+    use crate::records::lock::{Intent, Kind, Lock};
 
     fn lock() -> Lock {
         Lock {
             primary: None,
-            kind: Kind::Put,
-            notify: false,
             owner: Incarnation(1),
             wall_ms: 7,
             lifetime_ms: 1000,
-            short_value: None,
+            intent: Intent { kind: Kind::Put, notify: false, short_value: None },
         }
     }
 

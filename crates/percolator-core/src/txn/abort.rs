@@ -28,8 +28,8 @@ pub(crate) enum Abort {
 /// best effort: clients that find remaining locks remove them.
 pub(crate) async fn abort(plan: &Plan) -> Abort {
     let (primary, start_ts) = (&plan.primary, plan.start_ts);
-    let lock = plan.primary_lock();
-    let request = rows::abort_primary(&primary.row, &primary.column, start_ts, lock);
+    let intent = &plan.primary_cell().intent;
+    let request = rows::abort_primary(&primary.row, &primary.column, start_ts, intent);
     match change(primary.table.store(), request).await {
         Ok(Branch::Otherwise) => {}
         Ok(Branch::Then) => return Abort::AlreadyCommitted,

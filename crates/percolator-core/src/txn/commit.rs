@@ -185,7 +185,7 @@ impl Transaction {
         if let Some(watched) = &mut plan.watched {
             watched.prewrite_begins(&shared);
         }
-        let mut pulse = Pulse::new(&plan, shared.runtime().now());
+        let mut pulse = Pulse::new(&shared, &plan);
         let locked = {
             let prewrite = pin!(prewrite(&shared, &plan));
             with_heartbeat(&shared, &plan, &mut pulse, prewrite).await

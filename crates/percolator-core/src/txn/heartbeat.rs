@@ -29,8 +29,9 @@ pub(crate) struct Pulse {
 
 impl Pulse {
     /// The state of a transaction that begins to place its locks.
-    pub(crate) fn new(plan: &Plan, now: Duration) -> Self {
-        Pulse { born: now, values: vec![plan.primary_lock().clone()] }
+    pub(crate) fn new(shared: &Shared, plan: &Plan) -> Self {
+        let values = vec![plan.lock_of(shared, plan.primary_cell())];
+        Pulse { born: shared.runtime().now(), values }
     }
 }
 

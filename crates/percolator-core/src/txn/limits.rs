@@ -13,7 +13,7 @@ use crate::mutants::{self, off};
 use crate::shared::Shared;
 use crate::txn::plan::Plan;
 use crate::txn::row_plan::RowPlan;
-use crate::txn::rows::size;
+use crate::txn::rows::{PlannedCell, size};
 use crate::{Error, InvalidKind, Result};
 
 /// Checks that the store takes every request that the two phases may send for the rows of a
@@ -27,26 +27,25 @@ pub(crate) fn check_limits(shared: &Shared, plan: &Plan) -> Result<()> {
         return Ok(());
     }
     for (index, row) in plan.rows.iter().enumerate() {
-        let primary = (index == plan.primary_row).then_some(plan);
-        for (step, size) in largest(row, primary) {
+        for (step, size) in largest(row, plan, index == plan.primary_row) {
             limits.check(size).map_err(|error| too_large(row, step, &error))?;
         }
     }
     Ok(())
 }
 
-/// The largest request of each step of a row. `plan` is given if the row holds the primary.
-fn largest(row: &RowPlan, plan: Option<&Plan>) -> Vec<(&'static str, RequestSize)> {
+/// The largest request of each step of a row. Some steps are those of the primary's row alone.
+fn largest(row: &RowPlan, plan: &Plan, is_primary: bool) -> Vec<(&'static str, RequestSize)> {
     let RowPlan { row, cells, handled, .. } = row;
     let mut steps = vec![
-        ("prewrite", size::prewrite(row, cells)),
+        ("prewrite", size::prewrite(row, cells, plan.primary_name())),
         ("commit", size::commit(row, cells, handled)),
         ("roll-back", size::roll_back(row, cells)),
     ];
-    if let Some(plan) = plan {
-        let (column, lock) = (&plan.primary.column, plan.primary_lock());
-        steps.push(("roll-back of the primary", size::roll_back_primary(row, column, lock)));
-        steps.push(("heartbeat", size::heartbeat(row, column, lock)));
+    if is_primary {
+        let PlannedCell { column, intent, .. } = plan.primary_cell();
+        steps.push(("roll-back of the primary", size::roll_back_primary(row, column, intent)));
+        steps.push(("heartbeat", size::heartbeat(row, column, intent)));
     }
     steps
 }
@@ -69,6 +68,9 @@ fn too_large(RowPlan { table, row, .. }: &RowPlan, step: &str, error: &bigtable:
 /// Whether these mutations take at most half of a request, so that as many others fit beside
 /// them.
 pub(crate) fn leave_room(limits: &Limits, row: &RowKey, mutations: &[Mutation]) -> bool {
+    if *limits == Limits::default() {
+        return true;
+    }
     let empty = RequestSize::of_row(row.as_bytes());
     let size = mutations.iter().fold(empty, RequestSize::and);
     let double = RequestSize {

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use bigtable::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, Mutation, RowKey, RowsOutcome};
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
@@ -37,7 +38,7 @@ use crate::shared::Shared;
 use crate::txn::commit::{aborted, conclude, hint_row, unknown};
 use crate::txn::plan::Plan;
 use crate::txn::prewrite::clear_dead_locks;
-use crate::txn::row_plan::RowPlan;
+use crate::txn::row_plan::{RowPlan, Rows};
 use crate::txn::rows;
 use crate::txn::settle::settle_without_lock;
 use crate::{AbortReason, Column, Error, Oracle, Result, Timestamp};
@@ -55,9 +56,9 @@ pub(crate) struct OneStep {
     start_ts: Timestamp,
     /// The version of the observer schema that the plan follows.
     schema_version: u64,
-    planned: Arc<Vec<RowPlan>>,
+    planned: Arc<Rows>,
     /// The rows of the request, in order.
-    rows: Vec<Part>,
+    rows: SmallVec<[Part; 1]>,
     oracle: Arc<dyn Oracle>,
     /// Longer values lie in `data`, apart from their write records.
     record_value_bytes_max: usize,
@@ -122,7 +123,7 @@ impl OneStep {
             planned: Some(index),
             notified: Vec::new(),
         };
-        let mut rows: Vec<Part> = plan.rows.iter().enumerate().map(part).collect();
+        let mut rows: SmallVec<[Part; 1]> = plan.rows.iter().enumerate().map(part).collect();
         for Cell { table, row, column } in notifications {
             let place = rows.binary_search_by(|p| (&p.table, &p.row).cmp(&(table, row)));
             let place = place.unwrap_or_else(|place| {
@@ -203,7 +204,7 @@ fn fits_one_step(shared: &Shared, plan: &Plan, notifications: &BTreeSet<Cell>) -
         && services.oracle.issues_in_memory()
         && plan.rows.len() + notifications.len() <= COMMIT_ROWS_MAX
         // Notifications in a table of their own are written before the commit, in two phases.
-        && plan.notified_apart().is_empty()
+        && !plan.notifies_apart()
         && !notifications.iter().any(|cell| cell.table.notifies_apart())
         && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
 }

@@ -3,18 +3,20 @@
 //! Invariant: the primary is chosen from the final writes, so that it is really written (H13).
 //! It stays the same as long as `s` is used, because locks in the store name it (H11).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use smallvec::SmallVec;
 
 use crate::mutants::{self, off};
 use crate::observe::skip_all::acknowledge_all;
 use crate::options::CommitPath;
 use crate::records::column::{Cell, CellName, Table};
-use crate::records::lock::{Kind, Lock};
+use crate::records::lock::{Intent, Kind, Lock};
 use crate::records::schema::{Schema, Strength};
 use crate::shared::Shared;
 use crate::txn::open_readers::Open;
-use crate::txn::row_plan::RowPlan;
-use crate::txn::rows::NewLock;
+use crate::txn::row_plan::{RowPlan, Rows};
+use crate::txn::rows::PlannedCell;
 use crate::txn::watched::Watched;
 use crate::{Error, InvalidKind, Result, Timestamp, Transaction};
 
@@ -23,9 +25,16 @@ use crate::{Error, InvalidKind, Result, Timestamp, Transaction};
 pub(crate) struct Plan {
     pub(crate) start_ts: Timestamp,
     pub(crate) primary: Cell,
-    pub(crate) rows: Arc<Vec<RowPlan>>,
+    pub(crate) rows: Arc<Rows>,
     /// Which of `rows` holds the primary.
     pub(crate) primary_row: usize,
+    /// The primary's name, as secondary locks hold it. The plan makes it when somebody asks for it,
+    /// because a commit in one step places no locks.
+    primary_name: OnceLock<Arc<CellName>>,
+    /// The wall time of all locks, from when the first one is made. Another client may watch
+    /// several locks of a transaction whose primary never came. Different wall times would look
+    /// like signs of life (H03).
+    wall_ms: OnceLock<u64>,
     /// The version of the observer schema that the notify bits follow.
     pub(crate) schema_version: u64,
     /// The data for the watcher, if there is one.
@@ -50,29 +59,18 @@ impl Plan {
             writes = acknowledge_all(&schema, writes)?;
         }
         let Some(first) = writes.first() else { return Ok(None) };
-        let primary = match tx.primary.take() {
-            Some(primary) => {
-                let written = writes.get(&primary.table, &primary.row, &primary.column);
-                assert!(
-                    written.is_some(),
-                    "the transaction does not write its primary {primary:?}"
-                );
-                primary
-            }
-            None => first.clone(),
-        };
-        let name = (writes.len() > 1).then(|| Arc::new(name_in_locks(&primary)));
-        // All locks get the same wall time. Another client may watch several locks of a
-        // transaction whose primary never came. Different wall times would look like signs of
-        // life (H03).
-        let wall_ms = shared.runtime().wall_ms();
+        let primary = tx.observing.as_mut().and_then(|observing| observing.ack.take());
+        let primary = primary.unwrap_or_else(|| first.clone());
         let start_ts = tx.start_ts();
-        let acknowledged_below = match tx.acknowledged_below {
+        let observing = tx.observing.as_ref();
+        let acknowledged_below = match observing.and_then(|observing| observing.acknowledged_below)
+        {
             Some(c) if !off(mutants::ACK_SOUGHT_FROM_S) => c,
             _ => start_ts,
         };
-        let mut rows: Vec<RowPlan> = Vec::new();
-        let mut primary_row = 0;
+        let mut plan: Arc<Rows> = Arc::default();
+        let rows = Arc::get_mut(&mut plan).expect("nobody else has these rows yet");
+        let mut primary_row = None;
         for (cell, value) in writes {
             let observed = observed(&schema, &cell)? && !tx.skips_observers;
             // If notifications lie in a table of their own, no row operation leaves them.
@@ -80,7 +78,7 @@ impl Plan {
             let is_primary = cell == primary;
             let Cell { table, row, column } = cell;
             if rows.last().is_none_or(|last| last.row != row || last.table != table) {
-                rows.push(RowPlan { table, row, cells: Vec::new(), handled: Vec::new() });
+                rows.push(RowPlan { table, row, cells: SmallVec::new(), handled: Vec::new() });
             }
             let index = rows.len() - 1;
             let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
@@ -91,29 +89,31 @@ impl Plan {
                 value => (value, None),
             };
             if is_primary {
-                primary_row = index;
+                primary_row = Some(index);
             }
-            let lock = Lock {
-                primary: name.clone().filter(|_| !is_primary),
-                kind,
-                notify,
-                owner: shared.incarnation(),
-                wall_ms,
-                lifetime_ms: lifetime_ms(&shared),
-                short_value,
-            };
-            let unwritten_since = if is_primary { acknowledged_below } else { start_ts };
-            rows[index].cells.push(NewLock { column, lock, long_value, unwritten_since, observed });
+            rows[index].cells.push(PlannedCell {
+                column,
+                intent: Intent { kind, notify, short_value },
+                long_value,
+                is_primary,
+                unwritten_since: if is_primary { acknowledged_below } else { start_ts },
+                observed,
+            });
         }
-        rows[primary_row].handled = std::mem::take(&mut tx.handled);
+        let primary_row = primary_row.expect("the transaction writes its primary");
+        if let Some(observing) = &mut tx.observing {
+            rows[primary_row].handled = std::mem::take(&mut observing.handled);
+        }
         let schema_version = schema.version;
         let span = std::mem::replace(&mut tx.span, tracing::Span::none());
-        let (_open, watched, rows) = (tx.open.take(), tx.watched.take(), Arc::new(rows));
+        let (_open, watched) = (tx.open.take(), tx.watched.take());
         Ok(Some(Plan {
             start_ts,
             primary,
-            rows,
+            rows: plan,
             primary_row,
+            primary_name: OnceLock::new(),
+            wall_ms: OnceLock::new(),
             schema_version,
             watched,
             span,
@@ -149,12 +149,28 @@ impl Plan {
         why
     }
 
-    /// The plan's primary lock, as prewrite places it.
-    pub(crate) fn primary_lock(&self) -> &Lock {
-        let row = &self.rows[self.primary_row];
-        let mut cells = row.cells.iter();
-        let cell = cells.find(|cell| cell.column == self.primary.column);
-        &cell.expect("the primary is one of its row's cells").lock
+    /// The primary's name, as secondary locks hold it.
+    pub(crate) fn primary_name(&self) -> &Arc<CellName> {
+        self.primary_name.get_or_init(|| Arc::new(name_in_locks(&self.primary)))
+    }
+
+    /// The lock on a cell of the plan, as prewrite places it.
+    pub(crate) fn lock_of(&self, shared: &Shared, cell: &PlannedCell) -> Lock {
+        let now = || shared.runtime().wall_ms();
+        let each_anew = off(mutants::LOCKS_OF_SEVERAL_TIMES);
+        Lock {
+            primary: (!cell.is_primary).then(|| self.primary_name().clone()),
+            owner: shared.incarnation(),
+            wall_ms: if each_anew { now() } else { *self.wall_ms.get_or_init(now) },
+            lifetime_ms: lifetime_ms(shared),
+            intent: cell.intent.clone(),
+        }
+    }
+
+    /// The primary, among the cells of its row.
+    pub(crate) fn primary_cell(&self) -> &PlannedCell {
+        let mut cells = self.rows[self.primary_row].cells.iter();
+        cells.find(|cell| cell.is_primary).expect("the primary is one of its row's cells")
     }
 
     /// The cells that a newer schema observes, but that this plan treats as not observed.
@@ -168,10 +184,15 @@ impl Plan {
     /// The observed cells whose notifications no row operation leaves, because these lie
     /// apart.
     pub(crate) fn notified_apart(&self) -> Vec<Cell> {
-        self.cells_that(|_, cell| cell.observed && !cell.lock.notify)
+        self.cells_that(|_, cell| cell.is_notified_apart())
     }
 
-    fn cells_that(&self, wanted: impl Fn(&Table, &NewLock) -> bool) -> Vec<Cell> {
+    /// Whether there are such cells.
+    pub(crate) fn notifies_apart(&self) -> bool {
+        self.rows.iter().flat_map(|row| &row.cells).any(PlannedCell::is_notified_apart)
+    }
+
+    fn cells_that(&self, wanted: impl Fn(&Table, &PlannedCell) -> bool) -> Vec<Cell> {
         let mut cells = Vec::new();
         for row in &*self.rows {
             let of = row.cells.iter().filter(|cell| wanted(&row.table, cell));
@@ -181,7 +202,6 @@ impl Plan {
     }
 }
 
-/// The name of the primary that secondary locks hold.
 fn name_in_locks(primary: &Cell) -> CellName {
     let mut name = primary.location();
     if off(mutants::GHOST_PRIMARY) {

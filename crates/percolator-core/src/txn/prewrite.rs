@@ -41,7 +41,7 @@ const TRIES_MAX: u32 = 12;
 /// then, so the caller must abort.
 pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
     let request = |row: &RowPlan| {
-        let mut request = rows::prewrite(&row.row, plan.start_ts, &row.cells);
+        let mut request = prewrite_of(shared, plan, row);
         if off(mutants::CLEARS_IN_PREWRITE) {
             request.otherwise.extend(row.handled.iter().cloned());
         }
@@ -49,9 +49,13 @@ pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortRe
     };
     let results = mutate_rows(&plan.rows, request).await;
     let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !is_locked(result));
-    let retries = unlocked.map(|(row, result)| retry_prewrite(shared, plan.start_ts, row, result));
+    let retries = unlocked.map(|(row, result)| retry_prewrite(shared, plan, row, result));
     futures::future::try_join_all(retries).await?;
     Ok(())
+}
+
+fn prewrite_of(shared: &Shared, plan: &Plan, row: &RowPlan) -> ConditionalMutation {
+    rows::prewrite(&row.row, plan.start_ts, &row.cells, |cell| plan.lock_of(shared, cell))
 }
 
 /// Sends one conditional mutation for each row, batched by table.
@@ -75,10 +79,11 @@ pub(crate) async fn mutate_rows(
 /// Repeats the prewrite of a row whose first request did not succeed.
 async fn retry_prewrite(
     shared: &Shared,
-    start_ts: Timestamp,
+    plan: &Plan,
     row: &RowPlan,
     mut result: bigtable::Result<Branch>,
 ) -> Result<(), AbortReason> {
+    let start_ts = plan.start_ts;
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
     for _ in 1..TRIES_MAX {
         match result {
@@ -90,8 +95,7 @@ async fn retry_prewrite(
             // Prewrite can be repeated whether or not the first request was applied (H23).
             Err(_) => shared.runtime().sleep(backoff.step(&**shared.runtime())).await,
         }
-        let request = rows::prewrite(&row.row, start_ts, &row.cells);
-        result = change(row.table.store(), request).await;
+        result = change(row.table.store(), prewrite_of(shared, plan, row)).await;
     }
     match result {
         Ok(Branch::Otherwise) => Ok(()),

@@ -40,29 +40,37 @@ use bytes::Bytes;
 use crate::mutants::{self, off};
 use crate::records::column::Column;
 use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
-use crate::records::lock::{Kind, Lock, PRIMARY_PREFIX};
+use crate::records::lock::{Intent, Kind, Lock, PRIMARY_PREFIX};
 use crate::records::write::{Write, pointing_at};
 
-/// A cell that a transaction has locked, with the content of its lock.
+/// A cell that a transaction has locked.
 #[derive(Debug, Clone)]
 pub(crate) struct LockedCell {
     pub(crate) column: Column,
-    pub(crate) lock: Lock,
+    pub(crate) intent: Intent,
 }
 
-/// A cell that a transaction is about to lock. `long_value` is a value that is too long for
-/// the lock.
+/// A cell that a transaction is about to write. `long_value` is a value that is too long for a
+/// lock.
 #[derive(Debug, Clone)]
-pub(crate) struct NewLock {
+pub(crate) struct PlannedCell {
     pub(crate) column: Column,
-    pub(crate) lock: Lock,
+    pub(crate) intent: Intent,
     pub(crate) long_value: Option<Bytes>,
+    pub(crate) is_primary: bool,
     /// No write of the cell may lie at or above this timestamp. It is the start timestamp, except
     /// for the acknowledgement of a hinted run, where it is lower (`observe/hinted.rs`).
     pub(crate) unwritten_since: Timestamp,
     /// Whether the column is observed. If the row's own operations notify, the lock says so,
     /// too.
     pub(crate) observed: bool,
+}
+
+impl PlannedCell {
+    /// Whether no row operation leaves the cell's notification, because it lies apart.
+    pub(crate) fn is_notified_apart(&self) -> bool {
+        self.observed && !self.intent.notify
+    }
 }
 
 /// Builds the prewrite of one row (paper Figure 6, `Prewrite`). It locks the cells unless one
@@ -75,18 +83,20 @@ pub(crate) struct NewLock {
 pub(crate) fn prewrite(
     row: &RowKey,
     start_ts: Timestamp,
-    cells: &[NewLock],
+    cells: &[PlannedCell],
+    lock_of: impl Fn(&PlannedCell) -> Lock,
 ) -> ConditionalMutation {
     let (above, predicate) = (Some(start_ts), prewrite_predicate(start_ts, cells));
     let mut request = ConditionalMutation { above, predicate, ..ConditionalMutation::new(row) };
-    for NewLock { column, lock, long_value, .. } in cells {
+    for cell in cells {
+        let PlannedCell { column, intent, long_value, .. } = cell;
         let q = || column.to_bytes();
         let effect = &mut request.otherwise;
-        effect.push(Mutation::set(LOCK, q(), start_ts, lock.encode()));
+        effect.push(Mutation::set(LOCK, q(), start_ts, lock_of(cell).encode()));
         if let Some(value) = long_value {
             effect.push(Mutation::set(DATA, q(), start_ts, value.clone()));
         }
-        if lock.notify {
+        if intent.notify {
             effect.push(Mutation::set(NOTIFY, q(), start_ts, Bytes::new()));
         }
     }
@@ -94,9 +104,9 @@ pub(crate) fn prewrite(
 }
 
 /// Probes for the records that prevent a transaction from locking the row's cells.
-pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<Probe> {
+pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[PlannedCell]) -> Vec<Probe> {
     let mut predicate = Vec::with_capacity(3 * cells.len());
-    for NewLock { column, unwritten_since, .. } in cells {
+    for PlannedCell { column, unwritten_since, .. } in cells {
         let q = || column.to_bytes();
         predicate.push(Probe::new(LOCK, q(), TimeRange::ALL));
         predicate.push(Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)));
@@ -111,20 +121,20 @@ pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<
 pub(crate) fn commit_one_step(
     start_ts: Timestamp,
     commit_ts: Timestamp,
-    cells: &[NewLock],
+    cells: &[PlannedCell],
     record_value_bytes_max: usize,
 ) -> Vec<Mutation> {
     let mut effect = Vec::with_capacity(4 * cells.len());
-    for NewLock { column, lock, long_value, .. } in cells {
+    for PlannedCell { column, intent, long_value, .. } in cells {
         let value = match long_value {
             Some(value) if value.len() > record_value_bytes_max => {
                 effect.push(Mutation::set(DATA, column.to_bytes(), start_ts, value.clone()));
                 &None
             }
             Some(_) => long_value,
-            None => &lock.short_value,
+            None => &intent.short_value,
         };
-        push_commit(&mut effect, column, lock, value, start_ts, commit_ts);
+        push_commit(&mut effect, column, intent, value, start_ts, commit_ts);
     }
     effect
 }
@@ -133,15 +143,15 @@ pub(crate) fn commit_one_step(
 fn push_commit(
     effect: &mut Vec<Mutation>,
     column: &Column,
-    lock: &Lock,
+    intent: &Intent,
     value: &Option<Bytes>,
     start_ts: Timestamp,
     commit_ts: Timestamp,
 ) {
     let q = || column.to_bytes();
-    let write = Write::encode(start_ts, lock.kind, value.as_deref());
+    let write = Write::encode(start_ts, intent.kind, value.as_deref());
     effect.push(Mutation::set(WRITE, q(), commit_ts, write));
-    if lock.notify {
+    if intent.notify {
         effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
         // Older notifications can go: no other writer of the cell is undecided, because this
         // transaction holds its only lock, or held it until now.
@@ -160,9 +170,9 @@ pub(crate) fn commit(
 ) -> ConditionalMutation {
     let predicate = any_lock(start_ts, cells);
     let mut request = ConditionalMutation { predicate, ..ConditionalMutation::new(row) };
-    for LockedCell { column, lock } in cells {
+    for LockedCell { column, intent } in cells {
         request.then.push(Mutation::delete(LOCK, column.to_bytes(), TimeRange::at(start_ts)));
-        push_commit(&mut request.then, column, lock, &lock.short_value, start_ts, commit_ts);
+        push_commit(&mut request.then, column, intent, &intent.short_value, start_ts, commit_ts);
     }
     request
 }
@@ -190,8 +200,8 @@ pub(crate) fn roll_back(
 ) -> ConditionalMutation {
     let predicate = any_lock(start_ts, cells);
     let mut request = ConditionalMutation { predicate, ..ConditionalMutation::new(row) };
-    for LockedCell { column, lock } in cells {
-        request.then.extend(undo(column, start_ts, lock));
+    for LockedCell { column, intent } in cells {
+        request.then.extend(undo(column, start_ts, intent));
     }
     request
 }
@@ -206,7 +216,7 @@ pub(crate) fn roll_back_primary_lock(
 ) -> ConditionalMutation {
     let predicate = vec![this_lock(start_ts, lock)];
     let mut request = ConditionalMutation { predicate, ..ConditionalMutation::new(row) };
-    request.then.extend(undo(primary, start_ts, lock));
+    request.then.extend(undo(primary, start_ts, &lock.intent));
     request.then.push(tomb(primary, start_ts));
     request
 }
@@ -231,9 +241,9 @@ pub(crate) fn abort_primary(
     row: &RowKey,
     primary: &Column,
     start_ts: Timestamp,
-    lock: &Lock,
+    intent: &Intent,
 ) -> ConditionalMutation {
-    let mut otherwise: Vec<_> = undo(primary, start_ts, lock).collect();
+    let mut otherwise: Vec<_> = undo(primary, start_ts, intent).collect();
     if !off(mutants::NO_TOMB_ON_ABORT) {
         otherwise.push(tomb(primary, start_ts));
     }
@@ -325,9 +335,9 @@ fn tomb(primary: &Column, start_ts: Timestamp) -> Mutation {
 
 /// Removes the records that prewrite wrote. The data goes too, because a read of the newest
 /// data must not find a value that was never committed (H32).
-fn undo(column: &Column, start_ts: Timestamp, lock: &Lock) -> impl Iterator<Item = Mutation> {
-    let long = lock.short_value.is_none() && lock.kind == Kind::Put;
-    let families = [Some(LOCK), long.then_some(DATA), lock.notify.then_some(NOTIFY)];
+fn undo(column: &Column, start_ts: Timestamp, intent: &Intent) -> impl Iterator<Item = Mutation> {
+    let long = intent.short_value.is_none() && intent.kind == Kind::Put;
+    let families = [Some(LOCK), long.then_some(DATA), intent.notify.then_some(NOTIFY)];
     let column = column.to_bytes();
     families
         .into_iter()

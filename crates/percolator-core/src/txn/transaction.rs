@@ -56,19 +56,9 @@ pub struct Transaction {
     pub(crate) buffer: Buffer,
     /// Weak notifications to leave at the commit timestamp.
     pub(crate) notifications: BTreeSet<Cell>,
-    /// The cell whose row decides. By default it is the first written cell in the order of
-    /// tables, rows and columns. For an observer's transaction it is the acknowledgement.
-    pub(crate) primary: Option<Cell>,
-    /// If the primary is an acknowledgement that was not read: the commit fails if one was
-    /// committed at or above this timestamp (see `observe/hinted.rs`).
-    pub(crate) acknowledged_below: Option<Timestamp>,
-    /// Further changes that the commit of the primary's row makes (see
-    /// [`RowPlan`](crate::txn::plan::RowPlan)).
-    pub(crate) handled: Vec<Mutation>,
-    /// If the transaction runs an observer, the changed cell and its value.
-    pub(crate) looked_at: Option<(Cell, Seen)>,
-    /// The workers that run an observer in this transaction.
-    pub(crate) crew: Option<Arc<Crew>>,
+    /// The run of an observer, if the transaction belongs to one. It is in a box, because a
+    /// transaction moves a dozen times, and most have none.
+    pub(crate) observing: Option<Box<Observing>>,
     /// Keeps the safe point at or below `start_ts`. Commit moves it to the plan.
     pub(crate) open: Option<Open>,
     /// The data for the watcher, if there is one.
@@ -81,6 +71,24 @@ pub struct Transaction {
     cache: Cache,
 }
 
+/// The run of an observer in a transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Observing {
+    /// The acknowledgement. It is the primary. Other transactions have the first written cell as
+    /// their primary, in the order of tables, rows and columns.
+    pub(crate) ack: Option<Cell>,
+    /// If no earlier acknowledgement was read: the commit fails if one was committed at or above
+    /// this timestamp (see `observe/hinted.rs`).
+    pub(crate) acknowledged_below: Option<Timestamp>,
+    /// Further changes that the commit of the primary's row makes (see
+    /// [`RowPlan`](crate::txn::row_plan::RowPlan)).
+    pub(crate) handled: Vec<Mutation>,
+    /// The changed cell and its value.
+    pub(crate) looked_at: Option<(Cell, Seen)>,
+    /// The workers that run the observer.
+    pub(crate) crew: Option<Arc<Crew>>,
+}
+
 impl Transaction {
     pub(crate) fn new(shared: Arc<Shared>, stamp: Stamp, open: Open) -> Self {
         Transaction {
@@ -89,11 +97,7 @@ impl Transaction {
             stamp,
             buffer: Buffer::default(),
             notifications: BTreeSet::new(),
-            primary: None,
-            acknowledged_below: None,
-            handled: Vec::new(),
-            looked_at: None,
-            crew: None,
+            observing: None,
             open: Some(open),
             watched: None,
             span: tracing::Span::none(),
@@ -164,19 +168,23 @@ impl Transaction {
     /// }
     /// ```
     pub fn is_stopping(&self) -> bool {
-        self.crew.as_ref().is_some_and(|crew| crew.is_stopping())
+        self.crew().is_some_and(|crew| crew.is_stopping())
     }
 
     /// Completes when the workers that run an observer in this transaction are stopping.
     /// Outside of observers it never completes. Await it beside work that takes long.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
-        let crew = self.crew.clone();
+        let crew = self.crew().cloned();
         async move {
             match crew {
                 Some(crew) => crew.stopping().await,
                 None => pending().await,
             }
         }
+    }
+
+    fn crew(&self) -> Option<&Arc<Crew>> {
+        self.observing.as_ref()?.crew.as_ref()
     }
 
     /// Reads a cell.
@@ -200,9 +208,8 @@ impl Transaction {
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
         }
-        let looked_at = self
-            .looked_at
-            .as_ref()
+        let looked_at = self.observing.as_ref().and_then(|observing| observing.looked_at.as_ref());
+        let looked_at = looked_at
             .filter(|(cell, _)| (&cell.table, &cell.row, &cell.column) == (table, &row, column));
         if let Some((_, Seen::Here(value))) = looked_at {
             self.shared.counters().reads_saved.bump();
