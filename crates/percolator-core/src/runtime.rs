@@ -28,7 +28,7 @@ pub trait Runtime: Send + Sync + Debug {
     /// Wall-clock time in milliseconds since 1970. It may jump; safety does not depend on it.
     fn wall_ms(&self) -> u64;
 
-    /// Completes after `duration`.
+    /// Completes once `duration` has passed since this call, however late it is first polled.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
     /// Runs a task to its end, even if the caller is dropped before.
@@ -52,7 +52,7 @@ pub trait Runtime: Send + Sync + Debug {
 }
 
 /// The number of scanned rows that cost about as much time as one commit.
-pub(crate) const ROWS_OF_A_COMMIT: usize = 128;
+pub(crate) const ROWS_OF_A_COMMIT: usize = 64;
 
 /// Draws a random name for a new life of a client.
 pub fn fresh_incarnation(runtime: &dyn Runtime) -> Incarnation {

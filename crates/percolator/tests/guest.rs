@@ -241,16 +241,18 @@ fn a_long_scan_lets_others_run() {
             };
             db.transact(some).await.unwrap();
         }
-        let snapshot = db.snapshot().await.unwrap();
-        let seen = ticks(async {
+        let scan = async move || {
+            let snapshot = db.snapshot().await.unwrap();
             let mut scan = snapshot.scan(&table);
             let mut found = 0;
             while scan.next().await.unwrap().is_some() {
                 found += 1;
             }
             assert_eq!(found, rows);
-        })
-        .await;
+        };
+        let seen = ticks(scan()).await;
         assert_ticks(&seen, &format!("a scan of {rows} rows"));
+        let seen = ticks(async { tokio::spawn(async move { scan().await }).await.unwrap() }).await;
+        assert_ticks(&seen, &format!("a scan of {rows} rows in a task"));
     });
 }

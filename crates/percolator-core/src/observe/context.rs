@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bigtable::RowRange;
 use bigtable::sync::locked;
-use futures::future::select;
+use futures::future::{BoxFuture, Either, select};
 
 use crate::bell::Bell;
 use crate::mutants::{self, off};
@@ -36,6 +36,10 @@ pub(super) type Unwalked = BTreeMap<String, VecDeque<RowRange>>;
 /// The observers of each column, by table. Nested, so that a lookup need not copy the table's
 /// name.
 type Observers = BTreeMap<String, BTreeMap<Column, Arc<[Arc<Registration>]>>>;
+
+/// A worker's timer, with the time of the scan that it waits for. The worker keeps it from one
+/// pause to the next, because a timer costs more to set than to look at.
+pub(super) type Alarm = Option<(Duration, BoxFuture<'static, ()>)>;
 
 /// The state that the workers of one `observe` share.
 #[derive(Debug)]
@@ -205,12 +209,22 @@ impl Context {
         self.moved.ring();
     }
 
-    /// Waits until there is a hint or other work, until `longest` has passed, or until the
-    /// workers are asked to stop, whichever comes first.
-    pub(super) async fn pause(&self, longest: Duration, stirred: u64) {
+    /// Waits until there is a hint or other work. The wait also ends when the next scan is due, or
+    /// when the workers are asked to stop.
+    pub(super) async fn pause(&self, alarm: &mut Alarm, stirred: u64) {
+        let next = self.scans().next;
+        if alarm.as_ref().is_none_or(|(at, _)| *at != next) {
+            let left = next.saturating_sub(self.runtime().now());
+            *alarm = Some((next, self.runtime().sleep(left)));
+        }
+        let Some((_, timer)) = alarm else { return };
         let arrival = pin!(self.hints.arrival());
         let stirred = pin!(self.stirred.after(stirred));
-        select(select(arrival, stirred), pin!(self.rest(longest))).await;
+        let stopping = pin!(self.crew.stopping());
+        let work = select(select(arrival, stirred), stopping);
+        if let Either::Right(_) = select(work, timer).await {
+            *alarm = None;
+        }
     }
 
     /// Waits until there may be a hint to take, or until the workers are asked to stop.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::observe::batch::batch_loop;
-use crate::observe::context::Context;
+use crate::observe::context::{Alarm, Context};
 use crate::observe::crew::Crew;
 use crate::observe::elsewhere::warn_of_missing;
 use crate::observe::find::{Places, pass};
@@ -146,6 +146,7 @@ impl Drop for Workers {
 /// Takes hints, and scans when there are none or when a scan is due.
 async fn work_loop(context: Arc<Context>) {
     let mut places = Places::default();
+    let mut alarm = Alarm::default();
     while !context.is_stopping() {
         let stirred = context.stirred.rung();
         if context.takes_scan() {
@@ -162,8 +163,7 @@ async fn work_loop(context: Arc<Context>) {
             context.scanned(found);
         }
         if !follow_next(&context).await {
-            let next = context.scans().next;
-            context.pause(next.saturating_sub(context.runtime().now()), stirred).await;
+            context.pause(&mut alarm, stirred).await;
         }
     }
 }
