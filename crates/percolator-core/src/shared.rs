@@ -22,7 +22,7 @@ use crate::observe::failures::FailureLists;
 use crate::observe::hints::{Hint, Hints};
 use crate::records::layout::{notify_schema, table_schema};
 use crate::records::placement::{Placement, notify_table_name};
-use crate::records::schema::Schema;
+use crate::records::schema::{Observed, Schema};
 use crate::resolve::suspects::Suspects;
 use crate::resolve::verdicts::Verdicts;
 use crate::stats::Counters;
@@ -416,6 +416,11 @@ impl Shared {
     /// The schema as this client knows it, without a request.
     pub(crate) fn known_schema(&self) -> Arc<Schema> {
         locked(&self.schema).clone()
+    }
+
+    /// Whether an observer is paused, as far as this client knows.
+    pub(crate) fn is_known_as_paused(&self, observed: &Observed) -> bool {
+        locked(&self.schema).is_paused(observed)
     }
 
     fn tables(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Table>> {

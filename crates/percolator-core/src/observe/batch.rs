@@ -144,12 +144,12 @@ async fn round(
         format!("batch/{}/{}/{}", observed.table, observed.column, observed.observer).into_bytes();
     let Some(lock) = lock(context, name).await? else { return Ok(Round::Undelivered) };
     // Then another worker may have its turn.
-    let longest = context.options.row_lock_lifetime / 2;
+    let end = context.runtime().now() + context.options.row_lock_lifetime / 2;
     let rounds = async {
         loop {
             let round = round_locked(context, registration, batch, observer, resume).await;
             let goes_on = matches!(round, Ok(Round::Full)) && !context.is_stopping();
-            if !goes_on || lock.age() >= longest {
+            if !goes_on || context.runtime().now() >= end {
                 break round;
             }
         }

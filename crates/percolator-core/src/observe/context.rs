@@ -324,8 +324,7 @@ impl Context {
     /// Whether an observer is paused, as far as this client knows. A pause that ended or began
     /// before a transaction's timestamp is known once that transaction has begun.
     pub(super) fn is_paused(&self, observed: &Observed) -> bool {
-        let paused = self.shared.known_schema().is_paused(observed);
-        paused && !off(mutants::PAUSED_RUNS)
+        self.shared.is_known_as_paused(observed) && !off(mutants::PAUSED_RUNS)
     }
 
     /// Whether these observers are all paused.

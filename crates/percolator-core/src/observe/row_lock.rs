@@ -21,11 +21,13 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bigtable::RowKey;
 use futures::future::{Either, select};
 use futures::lock::Mutex;
+use futures::poll;
 
 use crate::Result;
 use crate::locks::Holder;
@@ -44,7 +46,6 @@ pub(super) struct RowLock<'a> {
     context: &'a Context,
     name: Vec<u8>,
     holder: Holder,
-    since: Duration,
     /// Whether the lock service has given the lock. It may have run out since.
     is_taken: Mutex<bool>,
     /// Whether the name is among those of rows that this client began to visit without a lock. No
@@ -66,13 +67,13 @@ pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowL
     if context.shared.unlocked().contains(&name) {
         return Ok(None);
     }
-    let (holder, since) = (context.shared.next_holder(), context.runtime().now());
+    let holder = context.shared.next_holder();
     let lifetime = context.options.row_lock_lifetime;
     if !context.shared.locks().try_lock(&name, holder, lifetime).await? {
         return Ok(None);
     }
     let (is_taken, is_listed) = (Mutex::new(true), AtomicBool::new(false));
-    Ok(Some(RowLock { context, name, holder, since, is_taken, is_listed }))
+    Ok(Some(RowLock { context, name, holder, is_taken, is_listed }))
 }
 
 /// Begins a visit without a lock in the store. `None` while another worker of this client does so
@@ -81,9 +82,9 @@ pub(super) fn lock_later(context: &Context, name: Vec<u8>) -> Option<RowLock<'_>
     if !context.shared.unlocked().insert(name.clone()) {
         return None;
     }
-    let (holder, since) = (context.shared.next_holder(), context.runtime().now());
+    let holder = context.shared.next_holder();
     let (is_taken, is_listed) = (Mutex::new(false), AtomicBool::new(true));
-    Some(RowLock { context, name, holder, since, is_taken, is_listed })
+    Some(RowLock { context, name, holder, is_taken, is_listed })
 }
 
 impl RowLock<'_> {
@@ -104,9 +105,15 @@ impl RowLock<'_> {
     /// worker from the row.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let (options, mut pause) = (&self.context.options, UNLOCKED_MAX);
-        while !*self.is_taken.lock().await && self.age() <= options.run_max {
-            let sleep = self.context.runtime().sleep(pause);
+        // With a store in this process, most runs end at their first poll.
+        if let Poll::Ready(value) = poll!(work.as_mut()) {
+            return value;
+        }
+        let (options, runtime) = (&self.context.options, self.context.runtime());
+        let (since, mut pause) = (runtime.now(), UNLOCKED_MAX);
+        while !*self.is_taken.lock().await && runtime.now().saturating_sub(since) <= options.run_max
+        {
+            let sleep = runtime.sleep(pause);
             if let Either::Left((value, _)) = select(work.as_mut(), sleep).await {
                 return value;
             }
@@ -127,7 +134,7 @@ impl RowLock<'_> {
                 self.context.report(&error);
             }
         }
-        match select(work, pin!(self.renew())).await {
+        match select(work, pin!(self.renew(since))).await {
             Either::Left((value, _)) => value,
             Either::Right(((), work)) => {
                 self.strike();
@@ -143,18 +150,16 @@ impl RowLock<'_> {
         }
     }
 
-    /// How long the lock has been held.
-    pub(super) fn age(&self) -> Duration {
-        self.context.runtime().now().saturating_sub(self.since)
-    }
-
-    /// Renews the lock until another worker has taken it over, or `run_max` has passed.
-    async fn renew(&self) {
+    /// Renews the lock until another worker has taken it over, or `run_max` has passed since
+    /// `since`.
+    async fn renew(&self, since: Duration) {
         let options = &self.context.options;
         let (shared, runtime) = (&self.context.shared, self.context.runtime());
         loop {
             runtime.sleep(options.row_lock_lifetime / RENEWALS).await;
-            if self.age() > options.run_max || off(mutants::ROW_LOCK_UNRENEWED) {
+            if runtime.now().saturating_sub(since) > options.run_max
+                || off(mutants::ROW_LOCK_UNRENEWED)
+            {
                 return;
             }
             let renewed = shared.locks().renew(&self.name, self.holder, options.row_lock_lifetime);
