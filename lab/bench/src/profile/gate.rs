@@ -7,7 +7,7 @@
 
 /// The arms, each with the instructions of one operation.
 const INSTRUCTIONS: [(&str, f64); 4] =
-    [("tx", 21_500.0), ("observed_set", 42_780.0), ("run", 48_600.0), ("document", 92_180.0)];
+    [("tx", 19_900.0), ("observed_set", 40_520.0), ("run", 44_850.0), ("document", 85_950.0)];
 /// How many operations are counted. The numbers above hold for this number alone.
 pub(super) const OPERATIONS: u64 = 2_000;
 /// The largest growth.
