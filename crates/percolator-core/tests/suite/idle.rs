@@ -165,6 +165,35 @@ fn requests_of_idle_workers(peek_every: Option<Duration>, waits_max: Duration) -
     })
 }
 
+/// A worker keeps the timer of its next scan. A change of its own makes that scan come sooner.
+#[test]
+fn an_idle_worker_scans_soon_after_a_change_of_its_own() {
+    run(async |world| {
+        let (worker, writer) = (client(&world).await, client(&world).await);
+        let table = writer.table("t").await.unwrap();
+        let count = Registration::strong("count", "t", &A, counting(COUNT));
+        let idle_max = Duration::from_secs(60);
+        let options =
+            WorkerOptions { threads: 1, idle_max, peek_every: None, ..WorkerOptions::default() };
+        let workers = worker.observe(vec![count], options).await.unwrap();
+        // Then the next scan is far away.
+        world.sleep_ms(200_000).await;
+        for (client, row) in [(&worker, "own"), (&writer, "another's")] {
+            let since = world.runtime.now();
+            let mut tx = client.begin().await.unwrap();
+            tx.set(&table, row, &A, "1").unwrap();
+            tx.commit().await.unwrap();
+            let count = async || writer.snapshot().await?.get(&table, row, &COUNT).await;
+            while count().await.unwrap().is_none() {
+                world.sleep_ms(10).await;
+                let waited = world.runtime.now() - since;
+                assert!(waited < Duration::from_secs(1), "{row}: handled after {waited:?}");
+            }
+        }
+        workers.stop().await;
+    });
+}
+
 #[test]
 fn idle_workers_that_peek_scan_only_if_a_timestamp_was_issued() {
     let (idle, _) = requests_of_idle_workers(None, Duration::from_secs(11));

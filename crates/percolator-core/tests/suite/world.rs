@@ -1,6 +1,7 @@
 //! Provides the world of the tests: one store, one oracle, one lock service, and processes
 //! that may crash.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -135,7 +136,13 @@ impl Runtime for ProcessRuntime {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.inner.sleep(duration)
+        let (mut asleep, mut is_over) = (self.inner.sleep(duration), false);
+        Box::pin(poll_fn(move |cx| {
+            assert!(!is_over, "a sleep that is over is polled again");
+            let polled = asleep.as_mut().poll(cx);
+            is_over = polled.is_ready();
+            polled
+        }))
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
