@@ -68,6 +68,7 @@ impl Puts {
 
     /// Writes the puts through the engine. None is left then. The caller holds the commit lock.
     pub(crate) fn commit(&mut self, db: &Database, sync: bool) -> fjall::Result<()> {
+        self.bytes = 0;
         if self.puts.len() == 1
             && !sync
             && let Some(Put { keyspace, key, value }) = self.puts.pop()
@@ -77,7 +78,6 @@ impl Puts {
                 None => keyspace.remove(key),
             };
         }
-        self.bytes = 0;
         let mode = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
         let batch = OwnedWriteBatch::with_capacity(db.clone(), self.puts.len());
         let mut batch = batch.durability(Some(mode));

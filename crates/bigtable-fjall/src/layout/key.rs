@@ -55,7 +55,7 @@ impl Deref for Key {
     }
 }
 
-// The functions that build prefixes do not call each other: a key that one returns is copied.
+// `row`, `family` and `column` do not call each other, because a key that is returned is copied.
 impl Key {
     /// The prefix of all keys of a table.
     pub(crate) fn table(table: u32) -> Self {

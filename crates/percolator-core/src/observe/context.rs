@@ -213,11 +213,9 @@ impl Context {
     /// when the workers are asked to stop.
     pub(super) async fn pause(&self, alarm: &mut Alarm, stirred: u64) {
         let next = self.scans().next;
-        if alarm.as_ref().is_none_or(|(at, _)| *at != next) {
-            let left = next.saturating_sub(self.runtime().now());
-            *alarm = Some((next, self.runtime().sleep(left)));
-        }
-        let Some((_, timer)) = alarm else { return };
+        let left = || next.saturating_sub(self.runtime().now());
+        let kept = alarm.take().filter(|(at, _)| *at == next);
+        let (_, timer) = alarm.insert(kept.unwrap_or_else(|| (next, self.runtime().sleep(left()))));
         let arrival = pin!(self.hints.arrival());
         let stirred = pin!(self.stirred.after(stirred));
         let stopping = pin!(self.crew.stopping());

@@ -77,14 +77,13 @@ pub(super) fn acknowledge_hinted(
     }
     // A long value is read when the observer asks for it.
     let seen = short_value.map_or(Seen::Apart(start_ts), Seen::Here);
-    let looked_at = (!deleted).then(|| (cell.clone(), seen));
+    tx.observing.get_or_insert_default().looked_at = (!deleted).then(|| (cell.clone(), seen));
     if !off(mutants::NO_ACK) {
         let ack = Cell::new(table, row, &registration.ack);
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s.as_u64().to_be_bytes())))?;
         let observing = tx.observing.get_or_insert_default();
         (observing.ack, observing.acknowledged_below) = (Some(ack), Some(at));
     }
-    tx.observing.get_or_insert_default().looked_at = looked_at;
     let Cell { table, row, column } = cell.clone();
     Ok(Some(Change { table, row, column, commit_ts, deleted }))
 }

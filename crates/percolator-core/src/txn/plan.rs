@@ -68,8 +68,8 @@ impl Plan {
             Some(c) if !off(mutants::ACK_SOUGHT_FROM_S) => c,
             _ => start_ts,
         };
-        let mut plan: Arc<Rows> = Arc::default();
-        let rows = Arc::get_mut(&mut plan).expect("nobody else has these rows yet");
+        let mut planned: Arc<Rows> = Arc::default();
+        let rows = Arc::get_mut(&mut planned).expect("nobody else has these rows yet");
         let mut primary_row = None;
         for (cell, value) in writes {
             let observed = observed(&schema, &cell)? && !tx.skips_observers;
@@ -110,7 +110,7 @@ impl Plan {
         Ok(Some(Plan {
             start_ts,
             primary,
-            rows: plan,
+            rows: planned,
             primary_row,
             primary_name: OnceLock::new(),
             wall_ms: OnceLock::new(),

@@ -56,8 +56,8 @@ pub struct Transaction {
     pub(crate) buffer: Buffer,
     /// Weak notifications to leave at the commit timestamp.
     pub(crate) notifications: BTreeSet<Cell>,
-    /// The run of an observer, if the transaction belongs to one. It is in a box, because a
-    /// transaction moves a dozen times, and most have none.
+    /// The run of an observer, if the transaction belongs to one. It is in a box, because each
+    /// move of a transaction copies its fields.
     pub(crate) observing: Option<Box<Observing>>,
     /// Keeps the safe point at or below `start_ts`. Commit moves it to the plan.
     pub(crate) open: Option<Open>,
