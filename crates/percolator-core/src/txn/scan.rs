@@ -11,14 +11,20 @@ use std::collections::VecDeque;
 
 use bigtable::{PageLimit, RowKey, RowRange, Timestamp};
 use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::records::layout::LOCK;
+use crate::records::write::Write;
 use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
-use crate::txn::get::{Patience, read_row, selection, too_old, versions};
+use crate::txn::get::{Patience, Version, read_row, selection, too_old, versions};
 use crate::txn::held::check_held;
 use crate::watch::Access;
 use crate::{Column, Result, Table};
+
+/// For how many rows of a page long values are read at the same time: a distributed store gets these
+/// reads in few requests.
+const LONG_AT_ONCE: usize = 128;
 
 /// A row that a scan returned: its live cells, sorted by column.
 ///
@@ -167,11 +173,14 @@ impl<'a> Scan<'a> {
         let read = &page.rows;
         let at = |row: usize| (self.table.name(), &read[row].key);
         self.shared.sample(Access::Read, read.len(), at);
+        let mut long = self.read_long_values(read).await?.into_iter();
         let mut rows = Vec::with_capacity(page.rows.len());
         for found in page.rows {
-            let versions = if found.cells.iter().any(|cell| cell.family == LOCK) {
+            let versions = if is_locked(&found) {
                 let (row, s) = (&found.key, self.s);
                 read_row(self.shared, &self.table, row, &select, s, Patience::Wait).await?
+            } else if has_long_values(&found) {
+                long.next().expect("the long values of each such row were read")
             } else {
                 versions(self.shared, &self.table, &found, self.s, |_| true).await?
             };
@@ -190,6 +199,17 @@ impl<'a> Scan<'a> {
         self.ready.extend(rows.into_iter().filter(|row| !row.cells.is_empty()));
         self.left = page.resume;
         Ok(())
+    }
+
+    /// Reads the long values of a page's rows, in order. A row with a lock is left out.
+    async fn read_long_values(&self, page: &[bigtable::Row]) -> Result<Vec<Vec<Version>>> {
+        let long = page.iter().filter(|row| !is_locked(row) && has_long_values(row));
+        let read = async |row| versions(self.shared, &self.table, row, self.s, |_| true).await;
+        let reads: Vec<_> = long.map(read).collect();
+        if reads.is_empty() {
+            return Ok(Vec::new());
+        }
+        stream::iter(reads).buffered(LONG_AT_ONCE).try_collect().await
     }
 
     /// Whether a column belongs into the result: one of the selected columns, or any column
@@ -238,6 +258,14 @@ impl ScannedRow {
             (Err(_), None) => {}
         }
     }
+}
+
+fn is_locked(row: &bigtable::Row) -> bool {
+    row.cells.iter().any(|cell| cell.family == LOCK)
+}
+
+fn has_long_values(row: &bigtable::Row) -> bool {
+    row.cells.iter().any(|cell| Write::lies_apart(&cell.value))
 }
 
 /// The end of the part of a range that lies before `rest`.

@@ -107,6 +107,30 @@ fn a_scan_goes_on_where_an_error_stopped_it() {
 }
 
 #[test]
+fn a_scan_reads_the_long_values_of_a_page_at_the_same_time() {
+    run(async |world| {
+        let (writer, reader) = (world.client().await, world.client().await);
+        let table = writer.table("t").await.unwrap();
+        let value = |n: usize| vec![b'x'; if n.is_multiple_of(3) { 10 } else { 2_000 + n }];
+        let mut tx = writer.begin().await.unwrap();
+        for n in 0..90 {
+            tx.set(&table, format!("{n:02}"), &BAL, value(n)).unwrap();
+        }
+        tx.commit().await.unwrap();
+        let held = world.store.when(usize::MAX, Fault::Hold, |request| request.op == Op::Read);
+        let tx = reader.begin().await.unwrap();
+        let scanned = world.beside(async move { tx.scan(&table).collect().await });
+        world.sleep_ms(1).await;
+        assert_eq!(held.count(), 60, "one read for each long value");
+        held.release();
+        let rows = scanned.await.unwrap().unwrap();
+        let found = rows.iter().map(|row| (row.row.clone(), row.cells[0].1.to_vec()));
+        let expected = (0..90).map(|n| (format!("{n:02}").into(), value(n)));
+        assert!(found.eq(expected), "all rows, in order");
+    });
+}
+
+#[test]
 fn h30_a_scan_finds_new_rows_whose_commit_stopped_half_way() {
     run(async |world| {
         let (owner, other) = (world.client().await, world.client().await);
