@@ -3,11 +3,14 @@
 
 use std::collections::HashMap;
 
+use futures::future::try_join_all;
 use percolator::{Bytes, RowKey, Snapshot, Transaction};
 
 use crate::index::{Progress, WebIndex};
-use crate::records::{Keys, Links, Member, decode, decode_rank, encode, encode_rank};
-use crate::tables::{ALL_RANKS, ELECT, EXPORT_RANKS, KEYS, LINKS, MEMBER, PLACE, RANK, SHOWN};
+use crate::records::{Keys, Links, Member, decode, decode_rank, decode_url, encode, encode_rank};
+use crate::tables::{
+    ALL_RANKS, ClusterId, ELECT, EXPORT_RANKS, KEYS, LINKS, MEMBER, PLACE, RANK, SHOWN,
+};
 use crate::{Error, pagerank};
 
 /// How many ranks are written in one transaction.
@@ -119,15 +122,16 @@ impl WebIndex {
             .named("rank")
             .transact(async |mut tx| {
                 let there = tx.get_many(documents, &rows, &[MEMBER]).await?;
-                let mut written = 0;
+                let (mut written, mut placed) = (0, Vec::new());
                 for ((url, rank), cells) in ranks.iter().zip(there) {
                     let member = decode::<Member>(cells[0].clone())?;
                     // The page was deleted since the snapshot: writing its rank would bring a
                     // part of it back.
                     let Some(member) = member.filter(|member| !member.is_gone()) else { continue };
-                    self.write_rank(&mut tx, url, member, *rank).await?;
+                    placed.extend(self.write_rank(&mut tx, url, member, *rank)?);
                     written += 1;
                 }
+                self.elect(&mut tx, placed).await?;
                 // Notify with each transaction, so that the search index gets these ranks even
                 // if this transaction is the last one.
                 tx.notify(&self.tables.ranking, ALL_RANKS, &EXPORT_RANKS)?;
@@ -138,35 +142,55 @@ impl WebIndex {
     }
 
     /// Writes a page's rank, and moves the page to the place in its cluster that the rank
-    /// gives it.
-    async fn write_rank(
+    /// gives it. Returns the page with its cluster, if it has one.
+    fn write_rank<'a>(
         &self,
         tx: &mut Transaction,
-        url: &str,
+        url: &'a str,
         mut member: Member,
         rank: f64,
-    ) -> percolator::Result<()> {
+    ) -> percolator::Result<Option<(&'a str, ClusterId)>> {
         let (documents, clusters) = (&self.tables.documents, &self.tables.clusters);
         tx.set(documents, url, &RANK, encode_rank(rank))?;
+        let mut page = None;
         if let (Some(old), Some((cluster, placed))) = (member.place(url), &mut member.placed) {
-            let cluster = *cluster;
+            page = Some((url, *cluster));
             *placed = rank;
             let new = member.place(url).expect("it is placed, as it was before");
             tx.delete(clusters, old.key(), &PLACE)?;
             tx.set(clusters, new.key(), &PLACE, "")?;
-            if self.tables.first_members(tx, cluster, 2).await?.len() > 1 {
-                tx.notify(clusters, cluster.row(), &ELECT)?;
-            } else if self.tables.shown(tx, cluster).await?.as_deref() == Some(url) {
-                // The only member stays shown. An election may run at the same time, because
-                // another page has entered. It may have read the old place, and conflicts with
-                // this write.
-                tx.set(clusters, cluster.row(), &SHOWN, url.to_owned())?;
-            } else {
-                tx.notify(clusters, cluster.row(), &ELECT)?;
-            }
         }
         // Write the record even if the page is not settled: a run that settles it now has read
         // the old rank, and must conflict.
-        tx.set(documents, url, &MEMBER, encode(&member))
+        tx.set(documents, url, &MEMBER, encode(&member))?;
+        Ok(page)
+    }
+
+    /// Has each cluster of these pages elect the page that it shows. A cluster of one page that
+    /// already shows it needs no election. All clusters are read together: a distributed store
+    /// gets the reads in few requests.
+    async fn elect(
+        &self,
+        tx: &mut Transaction,
+        pages: Vec<(&str, ClusterId)>,
+    ) -> percolator::Result<()> {
+        let clusters = &self.tables.clusters;
+        let first = pages.iter().map(|(_, cluster)| self.tables.first_members(tx, *cluster, 2));
+        let first = try_join_all(first).await?;
+        let rows: Vec<RowKey> = pages.iter().map(|(_, cluster)| cluster.row()).collect();
+        let shown = tx.get_many(clusters, &rows, &[SHOWN]).await?;
+        for (((url, _), row), (first, shown)) in
+            pages.into_iter().zip(rows).zip(first.into_iter().zip(shown))
+        {
+            if first.len() == 1 && decode_url(shown[0].clone())?.as_deref() == Some(url) {
+                // The only member stays shown. An election may run at the same time, because
+                // another page has entered. It may have read the old place, and conflicts with
+                // this write.
+                tx.set(clusters, row, &SHOWN, url.to_owned())?;
+            } else {
+                tx.notify(clusters, row, &ELECT)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -20,6 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::try_join_all;
 use percolator::{Bytes, Column, RowKey, RowRange, Snapshot};
 
 use self::batch::{Batch, Canonicals};
@@ -40,6 +41,10 @@ mod links;
 /// How many rows of in-links are read at a time. A page usually has enough anchors after a few
 /// rows.
 const ROWS_AT_ONCE: usize = 8;
+
+/// How many pages' in-links are read at the same time: a distributed store gets these reads in few
+/// requests.
+const PAGES_AT_ONCE: usize = 64;
 
 /// The most differences that a report lists. All are counted.
 const NAMED_MAX: usize = 100;
@@ -162,10 +167,11 @@ impl WebIndex {
         let mut scan = snapshot.scan(&self.tables.clusters);
         while let Some(row) = scan.next().await? {
             let Some(Place { cluster, url, .. }) = Place::parse(&row.row) else {
-                let cell = row.cells.into_iter().find(|(column, _)| *column == SHOWN);
-                let url = decode_url(cell.map(|(_, value)| value))?;
+                let cluster = ClusterId::of_row(&row.row);
+                let cells: Cells = row.cells.into_iter().collect();
+                batch.holding.extend(cluster.filter(|_| cells.contains_key(&HOLDS)));
                 let before = named.take();
-                named = ClusterId::of_row(&row.row).zip(url);
+                named = cluster.zip(decode_url(cells.get(&SHOWN).cloned())?);
                 no_member(before, report);
                 continue;
             };
@@ -243,7 +249,14 @@ impl WebIndex {
             let cluster = ClusterId::of_holder(&place.holder);
             if cluster != last_cluster {
                 last_cluster = cluster;
-                self.compare_holder(snapshot, cluster, report).await?;
+                if let Some(cluster) = cluster.filter(|cluster| !batch.holding.contains(cluster)) {
+                    report.differ(|| {
+                        format!(
+                            "the row of {} does not say that it holds in-links",
+                            cluster.holder()
+                        )
+                    });
+                }
             }
             let (mut found, mut placed) = (0, None);
             for (column, value) in &row.cells {
@@ -284,22 +297,6 @@ impl WebIndex {
                 }
             };
             self.visit_links(snapshot, batch, canonicals, name).await?;
-        }
-        Ok(())
-    }
-
-    /// Checks that the row of a cluster with in-links says so.
-    async fn compare_holder(
-        &self,
-        snapshot: &Snapshot,
-        cluster: Option<ClusterId>,
-        report: &mut VerifyReport,
-    ) -> Result<(), Error> {
-        let Some(cluster) = cluster else { return Ok(()) };
-        if snapshot.get(&self.tables.clusters, cluster.row(), &HOLDS).await?.is_none() {
-            report.differ(|| {
-                format!("the row of {} does not say that it holds in-links", cluster.holder())
-            });
         }
         Ok(())
     }
@@ -346,34 +343,57 @@ impl WebIndex {
         })?;
         batch.every_text_is_shown(&held, report);
         let mut scan = snapshot.scan(&self.tables.documents).columns([&PAGE]);
-        while let Some(row) = scan.next().await? {
-            let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
-            if canonicals.get(url.as_str()) != Some(&url.as_str()) {
-                continue;
+        loop {
+            let mut shown = Vec::new();
+            while shown.len() < PAGES_AT_ONCE {
+                let Some(row) = scan.next().await? else { break };
+                let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
+                if canonicals.get(url.as_str()) != Some(&url.as_str()) {
+                    continue;
+                }
+                let page = row.cells.into_iter().next().map(|(_, value)| value);
+                if let Some(Page::Indexed { title, text, hyperlinks }) = decode(page)? {
+                    let anchors = Vec::new();
+                    shown.push((url, IndexedPage { title, text, hyperlinks, anchors }));
+                }
             }
-            let page = row.cells.into_iter().next().map(|(_, value)| value);
-            let Some(Page::Indexed { title, text, hyperlinks }) = decode(page)? else { continue };
-            report.searchable += 1;
-            let rank = batch.pages.get(&url).map_or(0.0, |page| page.rank);
-            let anchors = self.anchors(snapshot, batch, &url).await?;
-            let expected = IndexedPage { title, text, hyperlinks, anchors };
-            match held.remove(&url) {
-                None => report.differ(|| format!("search: {url} is missing")),
-                Some((digest, _)) if digest != expected.digest() => {
-                    report.differ(|| format!("search: {url} has other text, links or anchors"));
-                }
-                // A page that was not ranked yet may have the rank of an earlier page at its
-                // address.
-                Some((_, held)) if rank > 0.0 && held != rank => {
-                    report.differ(|| format!("search: {url} has rank {held}, not {rank}"));
-                }
-                Some(_) => {}
+            if shown.is_empty() {
+                break;
+            }
+            let anchors = shown.iter().map(|(url, _)| self.anchors(snapshot, batch, url));
+            let anchors = try_join_all(anchors).await?;
+            for ((url, expected), anchors) in shown.into_iter().zip(anchors) {
+                report.searchable += 1;
+                let rank = batch.pages.get(&url).map_or(0.0, |page| page.rank);
+                let expected = IndexedPage { anchors, ..expected };
+                compare_entry(&url, held.remove(&url), &expected, rank, report);
             }
         }
         for url in held.keys() {
             report.differ(|| format!("search: {url} should not be there"));
         }
         Ok(())
+    }
+}
+
+/// Compares the entry of a shown page in the search index, if it has one, with the expected page.
+fn compare_entry(
+    url: &str,
+    held: Option<(u128, f64)>,
+    expected: &IndexedPage,
+    rank: f64,
+    report: &mut VerifyReport,
+) {
+    match held {
+        None => report.differ(|| format!("search: {url} is missing")),
+        Some((digest, _)) if digest != expected.digest() => {
+            report.differ(|| format!("search: {url} has other text, links or anchors"));
+        }
+        // A page that was not ranked yet may have the rank of an earlier page at its address.
+        Some((_, held)) if rank > 0.0 && held != rank => {
+            report.differ(|| format!("search: {url} has rank {held}, not {rank}"));
+        }
+        Some(_) => {}
     }
 }
 
