@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::layer::{StoreLayer, TableLayer};
-use bigtable::{CommitRows, MemoryStore, Result, RowsOutcome, Store, Table};
+use bigtable::{CommitRows, Glance, Glanced, MemoryStore, Result, RowsOutcome, Store, Table};
 use percolator::{Options, Percolator, WorkerOptions};
 use tokio::time::{Instant, sleep};
 use webindex::address::Base;
@@ -54,6 +54,10 @@ impl TableLayer for Far<Arc<dyn Table>> {
     async fn through<T: Send>(&self, request: impl Future<Output = T> + Send) -> T {
         over_there(request).await
     }
+
+    fn glance(&self, _at: Glance<'_>) -> Result<Glanced> {
+        Ok(Glanced::Nothing)
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,12 +78,12 @@ async fn a_ranking_and_a_verification_read_many_pages_at_a_time() {
     let began = Instant::now();
     assert_eq!(index.rank(&progress).await.unwrap().changed, loaded);
     let took = began.elapsed();
-    assert!(took < one_by_one / 4, "the ranking of {loaded} pages took {took:?}");
+    assert!(took < one_by_one / 3, "the ranking of {loaded} pages took {took:?}");
 
     assert_eq!(index.wait(None).await.unwrap().set_aside, []);
     let began = Instant::now();
     assert!(index.verify().await.unwrap().is_ok());
     let took = began.elapsed();
-    assert!(took < one_by_one / 4, "the verification of {loaded} pages took {took:?}");
+    assert!(took < one_by_one / 3, "the verification of {loaded} pages took {took:?}");
     index.stop().await;
 }

@@ -1,7 +1,7 @@
 //! The ranking job: computes PageRank over the stored links, and writes the ranks back in
 //! transactions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures::future::try_join_all;
 use percolator::{Bytes, RowKey, Snapshot, Transaction};
@@ -122,16 +122,19 @@ impl WebIndex {
             .named("rank")
             .transact(async |mut tx| {
                 let there = tx.get_many(documents, &rows, &[MEMBER]).await?;
-                let (mut written, mut placed) = (0, Vec::new());
+                let mut pages = Vec::with_capacity(ranks.len());
                 for ((url, rank), cells) in ranks.iter().zip(there) {
+                    // A page without this record was deleted since the snapshot: writing its rank
+                    // would bring a part of it back.
                     let member = decode::<Member>(cells[0].clone())?;
-                    // The page was deleted since the snapshot: writing its rank would bring a
-                    // part of it back.
-                    let Some(member) = member.filter(|member| !member.is_gone()) else { continue };
-                    placed.extend(self.write_rank(&mut tx, url, member, *rank)?);
-                    written += 1;
+                    pages.extend(member.filter(|m| !m.is_gone()).map(|m| (*url, *rank, m)));
                 }
-                self.elect(&mut tx, placed).await?;
+                let clusters = pages.iter().filter_map(|(_, _, member)| member.cluster());
+                let alone = self.alone(&tx, clusters.collect()).await?;
+                let written = pages.len();
+                for (url, rank, member) in pages {
+                    self.write_rank(&mut tx, url, member, rank, &alone)?;
+                }
                 // Notify with each transaction, so that the search index gets these ranks even
                 // if this transaction is the last one.
                 tx.notify(&self.tables.ranking, ALL_RANKS, &EXPORT_RANKS)?;
@@ -141,56 +144,53 @@ impl WebIndex {
         Ok(written)
     }
 
+    /// Reads for each of these clusters that has only one page the page that it shows. All clusters
+    /// are read at the same time, because a store behind a network takes its time for each request.
+    async fn alone(
+        &self,
+        tx: &Transaction,
+        clusters: BTreeSet<ClusterId>,
+    ) -> percolator::Result<BTreeMap<ClusterId, Option<String>>> {
+        let first = clusters.iter().map(|cluster| self.tables.first_members(tx, *cluster, 2));
+        let first = try_join_all(first).await?;
+        let alone = clusters.into_iter().zip(first).filter(|(_, first)| first.len() < 2);
+        let alone: Vec<ClusterId> = alone.map(|(cluster, _)| cluster).collect();
+        let rows: Vec<RowKey> = alone.iter().map(ClusterId::row).collect();
+        let shown = tx.get_many(&self.tables.clusters, &rows, &[SHOWN]).await?;
+        let shown = shown.into_iter().map(|cells| decode_url(cells.into_iter().next().flatten()));
+        alone.into_iter().zip(shown).map(|(cluster, shown)| Ok((cluster, shown?))).collect()
+    }
+
     /// Writes a page's rank, and moves the page to the place in its cluster that the rank
-    /// gives it. Returns the page with its cluster, if it has one.
-    fn write_rank<'a>(
+    /// gives it. The cluster elects again the page that it shows, unless it has only one page and
+    /// shows it.
+    fn write_rank(
         &self,
         tx: &mut Transaction,
-        url: &'a str,
+        url: &str,
         mut member: Member,
         rank: f64,
-    ) -> percolator::Result<Option<(&'a str, ClusterId)>> {
+        alone: &BTreeMap<ClusterId, Option<String>>,
+    ) -> percolator::Result<()> {
         let (documents, clusters) = (&self.tables.documents, &self.tables.clusters);
         tx.set(documents, url, &RANK, encode_rank(rank))?;
-        let mut page = None;
         if let (Some(old), Some((cluster, placed))) = (member.place(url), &mut member.placed) {
-            page = Some((url, *cluster));
+            let cluster = *cluster;
             *placed = rank;
             let new = member.place(url).expect("it is placed, as it was before");
             tx.delete(clusters, old.key(), &PLACE)?;
             tx.set(clusters, new.key(), &PLACE, "")?;
-        }
-        // Write the record even if the page is not settled: a run that settles it now has read
-        // the old rank, and must conflict.
-        tx.set(documents, url, &MEMBER, encode(&member))?;
-        Ok(page)
-    }
-
-    /// Has each cluster of these pages elect the page that it shows. A cluster of one page that
-    /// already shows it needs no election. All clusters are read together: a distributed store
-    /// gets the reads in few requests.
-    async fn elect(
-        &self,
-        tx: &mut Transaction,
-        pages: Vec<(&str, ClusterId)>,
-    ) -> percolator::Result<()> {
-        let clusters = &self.tables.clusters;
-        let first = pages.iter().map(|(_, cluster)| self.tables.first_members(tx, *cluster, 2));
-        let first = try_join_all(first).await?;
-        let rows: Vec<RowKey> = pages.iter().map(|(_, cluster)| cluster.row()).collect();
-        let shown = tx.get_many(clusters, &rows, &[SHOWN]).await?;
-        for (((url, _), row), (first, shown)) in
-            pages.into_iter().zip(rows).zip(first.into_iter().zip(shown))
-        {
-            if first.len() == 1 && decode_url(shown[0].clone())?.as_deref() == Some(url) {
+            if alone.get(&cluster).is_some_and(|shown| shown.as_deref() == Some(url)) {
                 // The only member stays shown. An election may run at the same time, because
                 // another page has entered. It may have read the old place, and conflicts with
                 // this write.
-                tx.set(clusters, row, &SHOWN, url.to_owned())?;
+                tx.set(clusters, cluster.row(), &SHOWN, url.to_owned())?;
             } else {
-                tx.notify(clusters, row, &ELECT)?;
+                tx.notify(clusters, cluster.row(), &ELECT)?;
             }
         }
-        Ok(())
+        // Write the record even if the page is not settled: a run that settles it now has read
+        // the old rank, and must conflict.
+        tx.set(documents, url, &MEMBER, encode(&member))
     }
 }

@@ -15,7 +15,8 @@
 //! One check does not depend on clusters. For each page that neither redirects nor declares
 //! another, **the page is shown, or a page with equal title and text is shown for it.**
 //!
-//! Memory: some hundred bytes for each page, and 17 for each link (`verify/links.rs`).
+//! Memory: some hundred bytes for each page, 32 for each cluster that has ever held in-links, and
+//! 17 for each link (`verify/links.rs`).
 //! Documents, texts and links are read from the store again each time they are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,9 +43,9 @@ mod links;
 /// rows.
 const ROWS_AT_ONCE: usize = 8;
 
-/// How many pages' in-links are read at the same time: a distributed store gets these reads in few
-/// requests.
-const PAGES_AT_ONCE: usize = 64;
+/// How many pages' in-links are read at the same time. It bounds how many texts are in memory, and
+/// how many rows of in-links.
+const PAGES_AT_ONCE: usize = 32;
 
 /// The most differences that a report lists. All are counted.
 const NAMED_MAX: usize = 100;
@@ -98,9 +99,9 @@ impl WebIndex {
         let mut report = VerifyReport::default();
         let mut batch = self.parse_all(&snapshot, &mut report).await?;
         self.compare_targets(&snapshot, &batch, &mut report).await?;
-        self.compare_members(&snapshot, &mut batch, &mut report).await?;
+        let holding = self.compare_members(&snapshot, &mut batch, &mut report).await?;
         let canonicals = batch.canonicals(&mut report);
-        self.compare_links(&snapshot, &batch, &canonicals, &mut report).await?;
+        self.compare_links(&snapshot, &batch, &canonicals, &holding, &mut report).await?;
         self.compare_search(&snapshot, &batch, &canonicals, &mut report).await?;
         Ok(report)
     }
@@ -152,13 +153,14 @@ impl WebIndex {
     }
 
     /// Compares the rows of the clusters with the pages' own records, and each cluster's shown page
-    /// with its first member.
+    /// with its first member. Returns the clusters whose rows say that they hold in-links.
     async fn compare_members(
         &self,
         snapshot: &Snapshot,
         batch: &mut Batch,
         report: &mut VerifyReport,
-    ) -> Result<(), Error> {
+    ) -> Result<BTreeSet<ClusterId>, Error> {
+        let mut holding = BTreeSet::new();
         let places = batch.pages.iter().filter_map(|(url, page)| page.member.as_ref()?.place(url));
         let mut expected: BTreeSet<RowKey> = places.map(|place| place.key()).collect();
         // The cluster of the last cluster row, and the page that the row names.
@@ -167,9 +169,9 @@ impl WebIndex {
         let mut scan = snapshot.scan(&self.tables.clusters);
         while let Some(row) = scan.next().await? {
             let Some(Place { cluster, url, .. }) = Place::parse(&row.row) else {
-                let cluster = ClusterId::of_row(&row.row);
+                let cluster = ClusterId::of_row(&row.row).filter(|id| id.row() == row.row);
                 let cells: Cells = row.cells.into_iter().collect();
-                batch.holding.extend(cluster.filter(|_| cells.contains_key(&HOLDS)));
+                holding.extend(cluster.filter(|_| cells.contains_key(&HOLDS)));
                 let before = named.take();
                 named = cluster.zip(decode_url(cells.get(&SHOWN).cloned())?);
                 no_member(before, report);
@@ -196,7 +198,7 @@ impl WebIndex {
             let Place { cluster, url, .. } = place;
             report.differ(|| format!("{url} is missing in the rows of {}", cluster.holder()));
         }
-        Ok(())
+        Ok(holding)
     }
 
     /// Calls `visit` with each link of the stored documents: its row of in-links, its source,
@@ -231,6 +233,7 @@ impl WebIndex {
         snapshot: &Snapshot,
         batch: &Batch,
         canonicals: &Canonicals<'_>,
+        holding: &BTreeSet<ClusterId>,
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
         let mut expected = ExpectedLinks::default();
@@ -249,12 +252,9 @@ impl WebIndex {
             let cluster = ClusterId::of_holder(&place.holder);
             if cluster != last_cluster {
                 last_cluster = cluster;
-                if let Some(cluster) = cluster.filter(|cluster| !batch.holding.contains(cluster)) {
+                if cluster.is_some_and(|cluster| !holding.contains(&cluster)) {
                     report.differ(|| {
-                        format!(
-                            "the row of {} does not say that it holds in-links",
-                            cluster.holder()
-                        )
+                        format!("the row of {} does not say that it holds in-links", place.holder)
                     });
                 }
             }

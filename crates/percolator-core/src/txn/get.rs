@@ -190,13 +190,18 @@ pub(crate) async fn read_rows(
     let found = table.store().read_rows(rows, select).await.map_err(too_old)?;
     shared.sample(Access::Read, rows.len(), |at| (table.name(), &rows[at]));
     let versions = rows.iter().zip(found).map(async |(row, found)| {
-        if found.cells.iter().any(|cell| cell.family == LOCK) {
+        if is_locked(&found) {
             read_row(shared, table, row, select, s, patience).await
         } else {
             versions(shared, table, &found, s, |_| true).await
         }
     });
     try_join_all(versions).await
+}
+
+/// Whether a row that was read has a lock.
+pub(crate) fn is_locked(row: &bigtable::Row) -> bool {
+    row.cells.iter().any(|cell| cell.family == LOCK)
 }
 
 /// Works like [`read_row`] for a cell and its acknowledgements. The caller needs the cell's

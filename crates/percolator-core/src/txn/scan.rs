@@ -13,18 +13,17 @@ use bigtable::{PageLimit, RowKey, RowRange, Timestamp};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use crate::records::layout::LOCK;
 use crate::records::write::Write;
 use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
-use crate::txn::get::{Patience, Version, read_row, selection, too_old, versions};
+use crate::txn::get::{Patience, Version, is_locked, read_row, selection, too_old, versions};
 use crate::txn::held::check_held;
 use crate::watch::Access;
 use crate::{Column, Result, Table};
 
-/// For how many rows of a page long values are read at the same time: a distributed store gets these
-/// reads in few requests.
-const LONG_AT_ONCE: usize = 128;
+/// The most rows of a page whose long values are read at the same time. A store behind a network
+/// answers them in about the time of one. More would keep its other readers waiting.
+const LONG_AT_ONCE: usize = 32;
 
 /// A row that a scan returned: its live cells, sorted by column.
 ///
@@ -173,14 +172,14 @@ impl<'a> Scan<'a> {
         let read = &page.rows;
         let at = |row: usize| (self.table.name(), &read[row].key);
         self.shared.sample(Access::Read, read.len(), at);
-        let mut long = self.read_long_values(read).await?.into_iter();
+        let mut long = self.read_long_values(read).await?.into_iter().peekable();
         let mut rows = Vec::with_capacity(page.rows.len());
-        for found in page.rows {
-            let versions = if is_locked(&found) {
+        for (at, found) in page.rows.into_iter().enumerate() {
+            let versions = if let Some((_, versions)) = long.next_if(|(row, _)| *row == at) {
+                versions
+            } else if is_locked(&found) {
                 let (row, s) = (&found.key, self.s);
                 read_row(self.shared, &self.table, row, &select, s, Patience::Wait).await?
-            } else if has_long_values(&found) {
-                long.next().expect("the long values of each such row were read")
             } else {
                 versions(self.shared, &self.table, &found, self.s, |_| true).await?
             };
@@ -201,11 +200,16 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Reads the long values of a page's rows, in order. A row with a lock is left out.
-    async fn read_long_values(&self, page: &[bigtable::Row]) -> Result<Vec<Vec<Version>>> {
-        let long = page.iter().filter(|row| !is_locked(row) && has_long_values(row));
-        let read = async |row| versions(self.shared, &self.table, row, self.s, |_| true).await;
-        let reads: Vec<_> = long.map(read).collect();
+    /// Reads the rows of a page that have long values and no lock. Returns their places in the
+    /// page, in order, and their versions.
+    async fn read_long_values(&self, page: &[bigtable::Row]) -> Result<Vec<(usize, Vec<Version>)>> {
+        let lies_apart = |cell: &bigtable::Cell| Write::lies_apart(&cell.value);
+        let is_long = |row: &bigtable::Row| !is_locked(row) && row.cells.iter().any(lies_apart);
+        let read = async |(at, row)| {
+            versions(self.shared, &self.table, row, self.s, |_| true).await.map(|read| (at, read))
+        };
+        let reads: Vec<_> =
+            page.iter().enumerate().filter(|(_, row)| is_long(row)).map(read).collect();
         if reads.is_empty() {
             return Ok(Vec::new());
         }
@@ -258,14 +262,6 @@ impl ScannedRow {
             (Err(_), None) => {}
         }
     }
-}
-
-fn is_locked(row: &bigtable::Row) -> bool {
-    row.cells.iter().any(|cell| cell.family == LOCK)
-}
-
-fn has_long_values(row: &bigtable::Row) -> bool {
-    row.cells.iter().any(|cell| Write::lies_apart(&cell.value))
 }
 
 /// The end of the part of a range that lies before `rest`.

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::index::verify::{Cells, Held, VerifyReport};
 use crate::observers::parse;
 use crate::records::{Fetch, Keys, Links, Member, Page, decode, decode_content, decode_rank};
-use crate::tables::{CONTENT, ClusterId, FETCH, KEYS, LINKED, LINKS, MEMBER, PAGE, RANK};
+use crate::tables::{CONTENT, FETCH, KEYS, LINKED, LINKS, MEMBER, PAGE, RANK};
 
 /// The indexed pages, as computed from their documents.
 #[derive(Debug, Default)]
@@ -17,8 +17,6 @@ pub(super) struct Batch {
     pub(super) stood_for: BTreeSet<String>,
     /// The page that the observers show for each member of a cluster.
     pub(super) recorded: BTreeMap<String, String>,
-    /// The clusters whose rows say that they hold in-links.
-    pub(super) holding: BTreeSet<ClusterId>,
 }
 
 /// The page that should be shown for each indexed page.
