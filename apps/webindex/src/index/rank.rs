@@ -150,15 +150,18 @@ impl WebIndex {
         &self,
         tx: &Transaction,
         clusters: BTreeSet<ClusterId>,
-    ) -> percolator::Result<BTreeMap<ClusterId, Option<String>>> {
+    ) -> percolator::Result<BTreeMap<ClusterId, String>> {
         let first = clusters.iter().map(|cluster| self.tables.first_members(tx, *cluster, 2));
         let first = try_join_all(first).await?;
         let alone = clusters.into_iter().zip(first).filter(|(_, first)| first.len() < 2);
         let alone: Vec<ClusterId> = alone.map(|(cluster, _)| cluster).collect();
         let rows: Vec<RowKey> = alone.iter().map(ClusterId::row).collect();
         let shown = tx.get_many(&self.tables.clusters, &rows, &[SHOWN]).await?;
-        let shown = shown.into_iter().map(|cells| decode_url(cells.into_iter().next().flatten()));
-        alone.into_iter().zip(shown).map(|(cluster, shown)| Ok((cluster, shown?))).collect()
+        let shown = alone.into_iter().zip(shown).filter_map(|(cluster, cells)| {
+            let shown = decode_url(cells.into_iter().next().flatten()).transpose()?;
+            Some(shown.map(|url| (cluster, url)))
+        });
+        shown.collect()
     }
 
     /// Writes a page's rank, and moves the page to the place in its cluster that the rank
@@ -170,7 +173,7 @@ impl WebIndex {
         url: &str,
         mut member: Member,
         rank: f64,
-        alone: &BTreeMap<ClusterId, Option<String>>,
+        alone: &BTreeMap<ClusterId, String>,
     ) -> percolator::Result<()> {
         let (documents, clusters) = (&self.tables.documents, &self.tables.clusters);
         tx.set(documents, url, &RANK, encode_rank(rank))?;
@@ -180,7 +183,7 @@ impl WebIndex {
             let new = member.place(url).expect("it is placed, as it was before");
             tx.delete(clusters, old.key(), &PLACE)?;
             tx.set(clusters, new.key(), &PLACE, "")?;
-            if alone.get(&cluster).is_some_and(|shown| shown.as_deref() == Some(url)) {
+            if alone.get(&cluster).is_some_and(|shown| shown == url) {
                 // The only member stays shown. An election may run at the same time, because
                 // another page has entered. It may have read the old place, and conflicts with
                 // this write.

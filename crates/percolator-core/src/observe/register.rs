@@ -19,11 +19,11 @@ use bigtable::{
 
 use crate::observe::leave::notify;
 use crate::records::column::COLUMN_BYTES_MAX;
-use crate::records::layout::{FAILED, LOCK, NOTIFY};
+use crate::records::layout::{FAILED, NOTIFY};
 use crate::records::schema::{Observed, Schema};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
-use crate::txn::get::{Patience, Version, read_acknowledged, versions};
+use crate::txn::get::{Patience, Version, is_locked, read_acknowledged, versions};
 use crate::txn::held::check_held;
 use crate::{Column, Error, InvalidKind, Result, Table};
 
@@ -176,7 +176,7 @@ async fn sweep(shared: &Shared, entry: &Observed) -> Result<()> {
         check_held(shared, s)?;
         let mut dirty = Vec::new();
         for found in &page.rows {
-            let versions = if found.cells.iter().any(|cell| cell.family == LOCK) {
+            let versions = if is_locked(found) {
                 let (row, patience) = (&found.key, Patience::Wait);
                 read_acknowledged(shared, &table, row, &columns, s, patience).await?
             } else {

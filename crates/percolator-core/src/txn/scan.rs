@@ -174,8 +174,8 @@ impl<'a> Scan<'a> {
         self.shared.sample(Access::Read, read.len(), at);
         let mut long = self.read_long_values(read).await?.into_iter().peekable();
         let mut rows = Vec::with_capacity(page.rows.len());
-        for (at, found) in page.rows.into_iter().enumerate() {
-            let versions = if let Some((_, versions)) = long.next_if(|(row, _)| *row == at) {
+        for (place, found) in page.rows.into_iter().enumerate() {
+            let versions = if let Some((_, versions)) = long.next_if(|(row, _)| *row == place) {
                 versions
             } else if is_locked(&found) {
                 let (row, s) = (&found.key, self.s);
@@ -204,9 +204,9 @@ impl<'a> Scan<'a> {
     /// page, in order, and their versions.
     async fn read_long_values(&self, page: &[bigtable::Row]) -> Result<Vec<(usize, Vec<Version>)>> {
         let lies_apart = |cell: &bigtable::Cell| Write::lies_apart(&cell.value);
-        let is_long = |row: &bigtable::Row| !is_locked(row) && row.cells.iter().any(lies_apart);
-        let read = async |(at, row)| {
-            versions(self.shared, &self.table, row, self.s, |_| true).await.map(|read| (at, read))
+        let is_long = |row: &bigtable::Row| row.cells.iter().any(lies_apart) && !is_locked(row);
+        let read = async |(place, row)| {
+            Ok((place, versions(self.shared, &self.table, row, self.s, |_| true).await?))
         };
         let reads: Vec<_> =
             page.iter().enumerate().filter(|(_, row)| is_long(row)).map(read).collect();
